@@ -18,7 +18,7 @@ use super::counted_attempt::CountedAttempt;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
 use super::group::{GroupOutcome, Groups};
 use super::identity::{Identity, ParsedDelivery, identify};
-use super::outage::outage;
+use super::outage::{FIRST_PAUSE, LAST_PAUSE, outage};
 use super::outcome::SingleOutcome;
 use super::reception::are_received;
 use super::single::{CountFirst, SingleEvents};
@@ -32,10 +32,6 @@ use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::spans::failed;
 use crate::transaction::with_tx;
 
-/// First pause after a failure of store or broker.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause.
-pub(super) const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// Time during which deliveries are processed one by one after a slow group.
 const UNGROUPED_FOR: TimeDelta = TimeDelta::seconds(10);
 

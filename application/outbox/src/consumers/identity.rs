@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_events::{AggregateRef, Envelope, Json, TenantId};
 
-use super::reception::why_not_received;
+use super::received_event::why_not_received;
 use crate::message::TENANT_ID;
 use crate::outbox::Outbox;
 use crate::ports::{

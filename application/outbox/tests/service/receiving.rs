@@ -96,7 +96,7 @@ async fn received_event_is_row_that_was_sent_and_is_applied_once() {
     eventually(async || notes(&library).await == ["lent-noted-1"] && library.is_quiet().await).await;
     library.inject(lent);
     eventually(async || library.is_quiet().await).await;
-    assert_eq!(notes(&library).await, ["lent-noted-1"], "a message that comes again has no effect");
+    assert_eq!(notes(&library).await, ["lent-noted-1"], "a repeated message has no effect");
     let row = library.row("lent").await;
     assert_eq!((row.status, row.aggregate_seq), (OutboxStatus::Sent, 5));
     assert_eq!(row.aggregate.tenant, TenantId::try_from(2).unwrap());

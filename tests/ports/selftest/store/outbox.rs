@@ -102,7 +102,6 @@ faults! { broken_by(Fault) {
     ]
     received_events_conflict: ReceivedEventsConflict breaks [
         "an_event_is_received_once",
-        "an_event_that_is_received_concurrently_is_one_row",
         "an_archived_event_is_not_received_again",
     ]
     archived_events_are_received_again: ArchivedEventsAreReceivedAgain breaks [
