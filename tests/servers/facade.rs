@@ -4,6 +4,7 @@
 mod clinic;
 mod kills;
 mod prefix;
+mod receiving;
 mod refusals;
 mod statements;
 mod test_kit;
@@ -114,7 +115,7 @@ macro_rules! on_server {
                 }
 
                 /// Waits until this many records of consumers are settled, and returns their states.
-                async fn settled(&self, records: usize) -> Result<Vec<(String, i64)>, sqlx::Error> {
+                pub(super) async fn settled(&self, records: usize) -> Result<Vec<(String, i64)>, sqlx::Error> {
                     let begun = Instant::now();
                     loop {
                         let found: Vec<(String, i64)> = sqlx::query_as(

@@ -34,7 +34,14 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
     let bindings = bindings.iter().map(|key| (*key).to_owned()).collect();
-    QueueSpec { name: name.to_owned(), bindings, ttl: None, dead_letter_key: None, is_selective: false }
+    QueueSpec {
+        name: name.to_owned(),
+        bindings,
+        ttl: None,
+        dead_letter_key: None,
+        is_selective: false,
+        receives_from: None,
+    }
 }
 
 fn topology(queues: &[QueueSpec]) -> Topology {

@@ -145,7 +145,12 @@ impl Broker for RabbitBroker {
             }
             Err(BrokerError::Refused { .. }) => {}
         }
-        declared.map(drop)
+        let declared = declared?;
+        if !declared.missing_exchanges.is_empty() {
+            // The watch task logs them, and binds their queues when they exist.
+            self.shared.recheck.notify_one();
+        }
+        Ok(())
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {

@@ -277,6 +277,7 @@ mod tests {
             ttl: ttl.map(Duration::from_millis),
             dead_letter_key: dead_letter_key.map(str::to_owned),
             is_selective: false,
+            receives_from: None,
         }
     }
 

@@ -244,6 +244,7 @@ mod tests {
             ttl: None,
             dead_letter_key: Some("due".to_owned()),
             is_selective: false,
+            receives_from: None,
         };
         let topology =
             Topology::new("events", "dlq", "dead").with("a", &["a"]).with("b", &["b"]).with_queue(delay);

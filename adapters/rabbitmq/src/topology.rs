@@ -24,13 +24,20 @@ pub(crate) struct QueueCounts {
     pub(crate) consumers: u64,
 }
 
+/// Result of a declaration.
+pub(crate) struct Declared {
+    pub(crate) queues: Vec<QueueCounts>,
+    /// Exchanges of other services from which queues receive, and which do not exist yet.
+    pub(crate) missing_exchanges: BTreeSet<String>,
+}
+
 /// Declares the topology on a separate channel, because a rejected declaration closes the channel. Existing objects
 /// with the same arguments stay unchanged.
 pub(crate) async fn declare(
     link: &Link,
     topology: &Topology,
     settings: &RabbitSettings,
-) -> Result<Vec<QueueCounts>, BrokerError> {
+) -> Result<Declared, BrokerError> {
     let version = link.version().await.map_err(RabbitError::into_refused_or_unreachable)?;
     let channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
     let declaration = Declaration { channel: &channel, limit: settings.reply_timeout };
@@ -55,7 +62,35 @@ pub(crate) async fn declare(
             }
         }
     }
-    Ok(counted)
+    Ok(Declared { queues: counted, missing_exchanges: receive(link, topology, settings).await? })
+}
+
+/// Binds queues to the exchanges of other services; returns the exchanges that do not exist. They are not declared here:
+/// their service may declare them with other arguments, and would then be refused.
+async fn receive(
+    link: &Link,
+    topology: &Topology,
+    settings: &RabbitSettings,
+) -> Result<BTreeSet<String>, BrokerError> {
+    let mut missing = BTreeSet::new();
+    for spec in &topology.queues {
+        let Some(exchange) = spec.receives_from.as_ref().filter(|name| !missing.contains(*name)) else {
+            continue;
+        };
+        // A missing exchange closes the channel.
+        let channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+        let declaration = Declaration { channel: &channel, limit: settings.reply_timeout };
+        for pattern in &spec.bindings {
+            match declaration.try_bind(&spec.name, exchange, pattern).await? {
+                Err(error) if error.class() == ErrorClass::NotFound => {
+                    missing.insert(exchange.clone());
+                    break;
+                }
+                result => result.map_err(RabbitError::into_refused_or_unreachable)?,
+            }
+        }
+    }
+    Ok(missing)
 }
 
 /// Routing key by which a message enters a selective queue and no other. The server cannot exclude a queue from the bindings
@@ -152,6 +187,16 @@ impl Declaration<'_> {
     }
 
     async fn bind(&self, queue: &str, exchange: &str, pattern: &str) -> Result<(), BrokerError> {
+        self.try_bind(queue, exchange, pattern).await?.map_err(RabbitError::into_refused_or_unreachable)
+    }
+
+    /// The error of the server is the inner result.
+    async fn try_bind(
+        &self,
+        queue: &str,
+        exchange: &str,
+        pattern: &str,
+    ) -> Result<Result<(), RabbitError>, BrokerError> {
         let options = QueueBindOptions::default();
         let arguments = FieldTable::default();
         let bind = self.channel.queue_bind(
@@ -161,9 +206,7 @@ impl Declaration<'_> {
             options,
             arguments,
         );
-        with_timeout("binding a queue", self.limit, bind)
-            .await
-            .map_err(RabbitError::into_refused_or_unreachable)
+        Ok(with_timeout("binding a queue", self.limit, bind).await)
     }
 
     /// Removes a binding, which need not exist.
@@ -212,6 +255,9 @@ fn arguments(spec: &QueueSpec, exchange: &str, queue_type: QueueType, version: V
             arguments.insert("x-dead-letter-strategy".into(), text("at-least-once"));
             arguments.insert("x-overflow".into(), text("reject-publish"));
         }
+    }
+    if spec.receives_from.is_some() {
+        arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
     }
     if queue_type == QueueType::Quorum && version.limits_deliveries() {
         arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(-1));

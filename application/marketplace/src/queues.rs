@@ -27,6 +27,7 @@ pub(crate) fn timeout_delay_queue(timeout: Duration) -> QueueSpec {
         ttl: Some(timeout),
         dead_letter_key: Some(TIMEOUT_KEY.to_owned()),
         is_selective: false,
+        receives_from: None,
     }
 }
 

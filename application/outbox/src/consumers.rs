@@ -20,6 +20,8 @@ mod group;
 mod identity;
 mod outage;
 mod outcome;
+mod received_event;
+mod reception;
 mod registration;
 mod single;
 mod sweep;

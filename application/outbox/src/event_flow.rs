@@ -69,6 +69,7 @@ impl Outbox {
                 ordered = is_ordered,
                 guarantee = guarantee.as_str(),
                 selective = self.is_selective(queue),
+                receivesFrom = self.receives_from(queue),
                 "[Outbox] consumer"
             );
         }

@@ -11,6 +11,12 @@ use crate::texts::Texts;
 /// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
+/// Message header with the tenant of the event.
+pub(crate) const TENANT_ID: &str = "tenantId";
+
+/// Message header with the position of the event within its aggregate.
+pub(crate) const AGGREGATE_SEQ: &str = "aggregateSeq";
+
 /// Message header with the id of the request that caused the event.
 pub(crate) const REQUEST_ID: &str = "requestId";
 
@@ -83,13 +89,13 @@ pub(crate) fn outgoing_to(
 
 fn message_of(row: &OutboxRow, envelope: &Envelope) -> Message {
     let mut headers = BTreeMap::from([
-        ("tenantId".to_owned(), row.aggregate.tenant.to_string()),
+        (TENANT_ID.to_owned(), row.aggregate.tenant.to_string()),
         ("aggregateType".to_owned(), row.aggregate.kind.clone()),
         ("aggregateId".to_owned(), row.aggregate.id.to_string()),
     ]);
     // A row inserted by SQL has no position.
     if row.aggregate_seq != 0 {
-        headers.insert("aggregateSeq".to_owned(), row.aggregate_seq.to_string());
+        headers.insert(AGGREGATE_SEQ.to_owned(), row.aggregate_seq.to_string());
     }
     if let Some(traceparent) = &row.metadata.traceparent {
         headers.insert(TRACEPARENT.to_owned(), traceparent.clone());

@@ -159,6 +159,22 @@ impl Outbox {
         Outbox { topology: Arc::new(topology), ..self }
     }
 
+    /// Adds a consumer of events that another outbox publishes to this exchange of the same broker. An event that it receives
+    /// becomes a row of this outbox, `SENT` since its reception; from then on it is like an event of this outbox.
+    ///
+    /// The aggregate types of these events MUST be none of those about which this outbox publishes events, and all of one
+    /// aggregate type MUST come from one exchange: otherwise positions of two origins would be mixed.
+    pub fn with_receiving_consumer<U: ?Sized + 'static>(
+        self,
+        subscriber: &Subscriber<U>,
+        exchange: &str,
+        bindings: &[&str],
+    ) -> Outbox {
+        let outbox = self.with_consumer(subscriber, bindings);
+        let topology = Topology::clone(&outbox.topology).receiving(&subscriber.queue, exchange);
+        Outbox { topology: Arc::new(topology), ..outbox }
+    }
+
     /// Adds the consumer of a queue that is already part of the topology.
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
         let added = ConsumerQueue {
@@ -194,6 +210,23 @@ impl Outbox {
     /// Whether the queue gets only events with which its consumer has work.
     pub(crate) fn is_selective(&self, queue: &str) -> bool {
         self.topology.queues.iter().any(|spec| spec.is_selective && spec.name == queue)
+    }
+
+    /// Exchange of another outbox from which the queue receives events.
+    pub(crate) fn receives_from(&self, queue: &str) -> Option<&str> {
+        let spec = self.topology.queues.iter().find(|spec| spec.name == queue)?;
+        spec.receives_from.as_deref()
+    }
+
+    /// Whether this outbox publishes events about this aggregate type, as far as this process knows.
+    pub(crate) fn publishes_about(&self, aggregate_type: &str) -> bool {
+        let receiving = self.consumers.iter().filter(|it| self.receives_from(&it.queue).is_some());
+        let received: BTreeSet<&str> =
+            receiving.flat_map(|it| it.event_types.iter().map(String::as_str)).collect();
+        let types = self.registry.aggregate_types_by_event();
+        types
+            .filter(|(event_type, _)| !received.contains(event_type))
+            .any(|(_, about)| about == aggregate_type)
     }
 
     /// Topology that the broker must provide.

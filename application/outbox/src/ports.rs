@@ -76,7 +76,7 @@ pub use operator::{
 };
 pub use outbox::{
     Ahead, AheadQuery, Due, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxQueries,
-    OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, UnorderedTypes,
+    OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, ReceivedEvent, UnorderedTypes,
 };
 pub use relay_id::{OlderRelay, RelayId};
 pub(crate) use store::Erased;

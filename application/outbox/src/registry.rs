@@ -192,6 +192,20 @@ impl EventRegistry {
         subjects.map(|subject| subject.aggregate_type.as_str())
     }
 
+    /// Name and aggregate type of each registered type that declares one.
+    pub(crate) fn aggregate_types_by_event(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.specs.values().filter_map(|spec| {
+            let subject = spec.subject.as_ref()?;
+            Some((spec.name.as_str(), subject.aggregate_type.as_str()))
+        })
+    }
+
+    /// Checks an event of a registered type ([`EventSpec::check`]).
+    pub(crate) fn check(&self, envelope: &Envelope) -> Result<(), String> {
+        let Some(spec) = self.specs.get(&envelope.event_type) else { return Ok(()) };
+        spec.check(&envelope.aggregate_type, &envelope.aggregate_id, &envelope.payload)
+    }
+
     /// Routing key with which this type is registered; for [`NewEvent::routing_key`](crate::ports::NewEvent).
     pub fn routing_key(&self, event_type: &str) -> Option<&str> {
         self.specs.get(event_type).map(|spec| spec.routing_key.as_str())

@@ -16,6 +16,9 @@ pub struct QueueSpec {
     pub dead_letter_key: Option<String>,
     /// Whether the queue is selective: a message can exclude it ([`Outgoing::excluding`](crate::ports::Outgoing::excluding)).
     pub is_selective: bool,
+    /// Exchange of another outbox: the queue also gets the messages of this exchange that match its bindings, and delivers to
+    /// one subscription at a time, so that events are received in the order in which they were published.
+    pub receives_from: Option<String>,
 }
 
 /// Topology that the broker must provide.
@@ -43,6 +46,7 @@ impl Topology {
             ttl: None,
             dead_letter_key: None,
             is_selective: false,
+            receives_from: None,
         };
         Topology {
             exchange: exchange.to_owned(),
@@ -62,6 +66,7 @@ impl Topology {
             ttl: None,
             dead_letter_key,
             is_selective: false,
+            receives_from: None,
         })
     }
 
@@ -69,6 +74,14 @@ impl Topology {
     pub fn selective(mut self, queue: &str) -> Topology {
         for spec in self.queues.iter_mut().filter(|spec| spec.name == queue) {
             spec.is_selective = true;
+        }
+        self
+    }
+
+    /// The same topology in which this queue also receives the messages of the exchange of another outbox.
+    pub fn receiving(mut self, queue: &str, exchange: &str) -> Topology {
+        for spec in self.queues.iter_mut().filter(|spec| spec.name == queue) {
+            spec.receives_from = Some(exchange.to_owned());
         }
         self
     }

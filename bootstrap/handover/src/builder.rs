@@ -17,6 +17,7 @@ use crate::data::Resources;
 use crate::enqueue::Enqueuer;
 use crate::error::BuildError;
 use crate::layer::Layer;
+use crate::origins::check_origins;
 use crate::outbox::Outbox;
 use crate::parts::{ConnectedConsumer, DEAD_LETTERS, Parts, Role, dead_letter_key, exchange};
 use crate::registration::Registration;
@@ -204,6 +205,10 @@ impl<B: Backend> Builder<B> {
         self.check_consumers()?;
         self.retention.check()?;
         check_routing(&self.name, &events, &self.consumers)?;
+        check_origins(&self.name, self.broker.as_ref(), &self.events, &self.consumers)?;
+        let received: Vec<&str> =
+            self.consumers.iter().flat_map(Consumer::received).map(|event| event.name).collect();
+        let events = events.into_iter().filter(|(name, _)| !received.contains(name)).collect();
         let selective = self.consumers.iter().filter(|consumer| consumer.is_selective);
         let selective: BTreeSet<String> = selective.map(|consumer| consumer.name.clone()).collect();
         let random = match self.random.take() {
@@ -231,9 +236,11 @@ impl<B: Backend> Builder<B> {
         let name = self.name;
         let queue = |consumer: &str| format!("{name}.{consumer}");
         let consumers = self.consumers.into_iter().map(|consumer| ConnectedConsumer {
+            received: consumer.received().cloned().collect(),
             routing_keys: consumer.events.iter().map(|event| event.routing_key).collect(),
             subscriber: (consumer.connect)(queue(&consumer.name), shared.clone()),
             is_selective: consumer.is_selective,
+            receives_from: consumer.receives_from,
         });
         let consumers = consumers.collect();
         let parts = Parts {

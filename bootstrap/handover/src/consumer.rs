@@ -34,10 +34,19 @@ pub struct Consumer<U: ?Sized> {
     pub(crate) name: String,
     pub(crate) settings: OwnSettings,
     pub(crate) is_selective: bool,
+    /// Exchange of the service that publishes the events; `None`: this one.
+    pub(crate) receives_from: Option<String>,
     pub(crate) events: Vec<Registration>,
     /// For each function, the type of a value that it needs and that was not given.
     pub(crate) missing: Vec<fn(&Resources) -> Option<&'static str>>,
     pub(crate) connect: Box<dyn FnOnce(String, Shared) -> Subscriber<U> + Send + Sync>,
+}
+
+impl<U: ?Sized> Consumer<U> {
+    /// The event types that are received from another service.
+    pub(crate) fn received(&self) -> impl Iterator<Item = &Registration> {
+        self.events.iter().filter(|_| self.receives_from.is_some())
+    }
 }
 
 impl<B: Backend> IntoConsumer<B> for InTransaction<B::Transaction> {
@@ -61,6 +70,7 @@ fn consumer<B: Backend, F: Send + Sync + 'static>(
         name: name.clone(),
         settings: handlers.settings.clone(),
         is_selective: handlers.is_selective,
+        receives_from: handlers.receives_from.clone(),
         events: handlers.functions.iter().map(|function| function.event.clone()).collect(),
         missing: handlers.functions.iter().map(|function| function.missing).collect(),
         connect: Box::new(move |queue, shared| {

@@ -153,6 +153,8 @@ pub struct Handlers<F> {
     pub(crate) settings: OwnSettings,
     /// See [`Handlers::selective`].
     pub(crate) is_selective: bool,
+    /// See [`Handlers::from`].
+    pub(crate) receives_from: Option<String>,
 }
 
 /// The functions of a consumer from [`in_transaction`], on connections or units of work of type `C`.
@@ -285,7 +287,12 @@ impl AtLeastOnce {
 
 impl<F> Handlers<F> {
     fn empty() -> Handlers<F> {
-        Handlers { functions: Vec::new(), settings: OwnSettings::default(), is_selective: false }
+        Handlers {
+            functions: Vec::new(),
+            settings: OwnSettings::default(),
+            is_selective: false,
+            receives_from: None,
+        }
     }
 
     /// Sets the retry policy for failed attempts. The default of [`in_transaction`] is three retries, after 200, 400 and 800 ms;
@@ -349,6 +356,46 @@ impl<F> Handlers<F> {
     #[must_use]
     pub fn selective(mut self) -> Handlers<F> {
         self.is_selective = true;
+        self
+    }
+
+    /// Receives the events that **another service** publishes to this exchange of the same RabbitMQ. The exchange of a service
+    /// with this crate has its [name](crate::Builder::name) and `.events`.
+    ///
+    /// An event that is received becomes a row of this service's outbox, committed before the message is acknowledged; no relay
+    /// publishes it. From then on everything is as for an event of this service: exactly once in a transaction, in the order of
+    /// the aggregate, retries, dead letters. The queue delivers to one process at a time, so that the order of publishing is the
+    /// order of reception; when that process ends, RabbitMQ chooses another one.
+    ///
+    /// The other service declares its exchange. While it is missing, an error is logged and its events are not received. Events
+    /// that were published before the first start of this consumer are not received either.
+    ///
+    /// ```
+    /// use handover::{BuildError, Event, Outbox, RabbitMq, in_transaction};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, Event)]
+    /// # #[event(name = "book.lent", aggregate = "book")]
+    /// # struct BookLent { #[event(key)] book: i64, reader: String }
+    /// use sqlx::{Sqlite, SqliteConnection, SqlitePool};
+    ///
+    /// async fn remind(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+    ///     let insert = sqlx::query("INSERT INTO reminders (reader) VALUES (?)");
+    ///     insert.bind(&event.reader).execute(connection).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// fn outbox(pool: SqlitePool) -> Result<Outbox<Sqlite>, BuildError> {
+    ///     Outbox::builder(pool)
+    ///         .name("reminders")
+    ///         .broker(RabbitMq::new("amqp://reminders:secret@rabbitmq:5672/")?)
+    ///         .consumer("reminders", in_transaction(remind).from("library.events"))
+    ///         .build()
+    /// }
+    /// # let _ = outbox;
+    /// ```
+    #[must_use]
+    pub fn from(mut self, exchange: impl Into<String>) -> Handlers<F> {
+        self.receives_from = Some(exchange.into());
         self
     }
 

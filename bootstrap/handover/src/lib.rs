@@ -30,6 +30,7 @@ mod handler;
 #[cfg(feature = "http")]
 pub mod http;
 mod layer;
+mod origins;
 #[cfg(feature = "otel")]
 mod otel;
 mod outbox;

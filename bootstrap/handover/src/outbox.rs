@@ -141,8 +141,16 @@ impl<B: Backend> Outbox<B> {
         for event in self.enqueuer.events().values() {
             services = services.with_event(event.spec.clone());
         }
+        for event in consumers.iter().flat_map(|consumer| &consumer.received) {
+            services = services.with_event(event.spec.clone());
+        }
         for consumer in consumers {
-            services = services.with_consumer(&consumer.subscriber, &consumer.routing_keys);
+            let subscriber = &consumer.subscriber;
+            let keys = &consumer.routing_keys;
+            services = match &consumer.receives_from {
+                Some(exchange) => services.with_receiving_consumer(subscriber, exchange, keys),
+                None => services.with_consumer(subscriber, keys),
+            };
             if consumer.is_selective {
                 services = services.with_selective_queue(&consumer.subscriber.queue);
             }

@@ -4,6 +4,7 @@ use handover_outbox::consumers::Subscriber;
 
 use crate::backend::Backend;
 use crate::broker::BrokerChoice;
+use crate::registration::Registration;
 use crate::retention::Retention;
 
 /// Last part of the name of the queue of dead letters.
@@ -47,4 +48,8 @@ pub(crate) struct ConnectedConsumer<U: ?Sized> {
     pub(crate) subscriber: Subscriber<U>,
     /// Whether events can exclude the queue.
     pub(crate) is_selective: bool,
+    /// Exchange of the service that publishes the events; `None`: this one.
+    pub(crate) receives_from: Option<String>,
+    /// The event types that are received from another service.
+    pub(crate) received: Vec<Registration>,
 }

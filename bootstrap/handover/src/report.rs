@@ -30,7 +30,10 @@ impl Report {
             let subscriber = &consumer.subscriber;
             let guarantee = subscriber.handler.guarantee().as_str();
             let selective = if consumer.is_selective { ", selective" } else { "" };
-            format!("{} ({guarantee}{selective}: {})", subscriber.name(), subscriber.event_types().join(", "))
+            let from = consumer.receives_from.as_ref().map(|exchange| format!(", from {exchange}"));
+            let from = from.unwrap_or_default();
+            let types = subscriber.event_types().join(", ");
+            format!("{} ({guarantee}{selective}{from}: {types})", subscriber.name())
         });
         let roles: Vec<String> = parts.roles.iter().map(|role| format!("{role:?}").to_lowercase()).collect();
         Report {

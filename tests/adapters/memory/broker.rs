@@ -171,6 +171,7 @@ async fn declare_with_different_arguments_fails_with_old_and_new_values_and_chan
             ttl: None,
             dead_letter_key: None,
             is_selective: false,
+            receives_from: None,
         },
     );
     for queue in other.queues.iter_mut().filter(|queue| queue.name == TIMEOUT_DELAY_QUEUE) {
@@ -228,6 +229,7 @@ async fn queue_that_dead_letters_to_itself_drops_expired_messages() {
         ttl: Some(Duration::from_secs(1)),
         dead_letter_key: Some("circle".to_owned()),
         is_selective: false,
+        receives_from: None,
     };
     broker.declare(&Topology { queues: vec![queue], ..standard() }).await.unwrap();
     publish(&broker, &[("a", "circle")]).await;

@@ -256,3 +256,19 @@ async fn declare_of_queue_with_different_ttl_fails_with_old_and_new_ttl() {
         "{what}"
     );
 }
+
+/// No other outbox publishes to the tables of this database.
+#[tokio::test]
+async fn declare_of_queue_that_receives_from_another_outbox_is_refused() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let topology = consumers::topology(Duration::from_millis(300)).receiving(TIMEOUT_QUEUE, "branch.events");
+    let Err(BrokerError::Refused { what }) = broker.declare(&topology).await else { panic!("declared") };
+    assert_eq!(
+        what,
+        format!(
+            "queue {TIMEOUT_QUEUE} receives from the exchange branch.events of another outbox, and the tables of a database are the \
+             broker of its own outbox only; use RabbitMQ"
+        )
+    );
+}

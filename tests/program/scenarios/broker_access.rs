@@ -40,8 +40,14 @@ impl BrokerAccess {
             BrokerAccess::RabbitMq(vhost) => {
                 let name = SPY.to_owned();
                 let bindings = vec!["#".to_owned()];
-                let declare_spy =
-                    QueueSpec { name, bindings, ttl: None, dead_letter_key: None, is_selective: false };
+                let declare_spy = QueueSpec {
+                    name,
+                    bindings,
+                    ttl: None,
+                    dead_letter_key: None,
+                    is_selective: false,
+                    receives_from: None,
+                };
                 let topology = Topology {
                     queues: vec![declare_spy],
                     ..marketplace::consumers::topology(marketplace::queues::DEFAULT_TIMEOUT)

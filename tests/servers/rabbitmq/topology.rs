@@ -54,6 +54,51 @@ async fn selective_queue_gets_messages_of_older_relays_until_they_have_ended() {
     drain(&newer, QUEUE, &["after-0".to_owned()].into()).await;
 }
 
+/// The broker of a service whose queue receives from the exchange of another service, and that of this other service.
+async fn receiving(url: &str) -> (RabbitBroker, RabbitBroker) {
+    let receiver = RabbitBroker::new(settings(url, QueueType::Quorum));
+    let spec = QueueSpec { receives_from: Some(OTHER.to_owned()), ..queue(QUEUE, &[KEY]) };
+    receiver.declare(&topology(&[spec])).await.expect("a missing exchange of another service is no error");
+    (receiver, RabbitBroker::new(settings(url, QueueType::Quorum)))
+}
+
+const OTHER: &str = "other.events";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_receives_from_exchange_of_other_service_as_soon_as_it_exists() {
+    let vhost = vhost().await;
+    let (receiver, other) = receiving(&vhost.url()).await;
+    publish_until_confirmed(&receiver, &routed("own", 1)).await;
+    // The other service has no queue for the event, so its message is returned until the queue is bound.
+    other.declare(&Topology { exchange: OTHER.to_owned(), ..topology(&[]) }).await.unwrap();
+    publish_until_confirmed(&other, &routed("other", 1)).await;
+    let wanted: BTreeSet<String> = ["own-0", "other-0"].map(str::to_owned).into();
+    assert_eq!(drain(&receiver, QUEUE, &wanted).await, ["own-0", "other-0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_that_receives_delivers_to_one_subscription_at_a_time() {
+    let vhost = vhost().await;
+    let (receiver, _) = receiving(&vhost.url()).await;
+    let active = subscribe(&receiver, QUEUE).await;
+    let standby = subscribe(&receiver, QUEUE).await;
+    publish_until_confirmed(&receiver, &routed("event", 20)).await;
+    let mut first = Vec::new();
+    while first.len() < 20 {
+        first.extend(ids(&active.next().await.unwrap()));
+    }
+    let expected: Vec<String> = routed("event", 20).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(first, expected, "the other subscription gets none of them");
+    active.close().await.unwrap();
+    let mut again = Vec::new();
+    while again.len() < 20 {
+        let next =
+            tokio::time::timeout(NOTICED_WITHIN, standby.next()).await.expect("the standby takes over");
+        again.extend(ids(&next.unwrap()));
+    }
+    assert_eq!(again, expected, "unsettled messages return in their order");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn different_queue_type_is_refused_with_setting_to_change() {
     let vhost = vhost().await;

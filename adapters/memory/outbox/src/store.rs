@@ -20,6 +20,7 @@ mod jobs;
 mod leases;
 mod locks;
 mod monitoring;
+mod new_rows;
 mod outbox;
 mod outbox_due;
 mod outbox_index;

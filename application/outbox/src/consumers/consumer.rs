@@ -18,8 +18,9 @@ use super::counted_attempt::CountedAttempt;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
 use super::group::{GroupOutcome, Groups};
 use super::identity::{Identity, ParsedDelivery, identify};
-use super::outage::outage;
+use super::outage::{FIRST_PAUSE, LAST_PAUSE, outage};
 use super::outcome::SingleOutcome;
+use super::reception::are_received;
 use super::single::{CountFirst, SingleEvents};
 use super::sweep;
 use crate::event_line::{EventFields, event_line};
@@ -31,10 +32,6 @@ use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::spans::failed;
 use crate::transaction::with_tx;
 
-/// First pause after a failure of store or broker.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause.
-const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// Time during which deliveries are processed one by one after a slow group.
 const UNGROUPED_FOR: TimeDelta = TimeDelta::seconds(10);
 
@@ -161,7 +158,11 @@ impl Worker {
                     Err(error) => break Some(error),
                 },
             };
-            let fresh = self.join_lanes(deliveries.into_iter().map(ParsedDelivery::of).collect());
+            let deliveries: Vec<ParsedDelivery> = deliveries.into_iter().map(ParsedDelivery::of).collect();
+            if !are_received(&self.processor, &deliveries, &self.closing).await {
+                break None;
+            }
+            let fresh = self.join_lanes(deliveries);
             let is_ungrouped = self.processor.bound.external.is_some()
                 || self.processor.breaker.is_open()
                 || self.processor.outbox.now() < ungrouped_until;
@@ -279,11 +280,14 @@ impl Worker {
         counted: &mut Option<CountedAttempt>,
     ) -> Result<SingleOutcome, StoreError> {
         let outbox = &self.processor.outbox;
-        let identity = match identify(outbox.view().await?.outbox_view(), outbox, &delivery.message).await {
+        let mut view = outbox.view().await?;
+        let queue = self.processor.queue();
+        let identity = match identify(view.outbox_view(), outbox, queue, &delivery.message).await {
             // The outbox row stays unreadable until an operator corrects it, so the message is dead-lettered.
             Err(error @ StoreError::Corrupt { .. }) => Identity::Unknown(error.to_string()),
             other => other?,
         };
+        drop(view);
         let request_id = delivery.message.headers.get(REQUEST_ID).map(String::as_str);
         match identity {
             Identity::Known(row) => {

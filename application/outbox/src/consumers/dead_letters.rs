@@ -15,7 +15,7 @@ use super::broker_timeout::broker_timeout;
 use super::event_processor::{EventProcessor, ProcessError, next_record};
 use super::identity::{Identity, identify};
 use super::outage::outage;
-use crate::message::REQUEST_ID;
+use crate::message::{REQUEST_ID, TENANT_ID};
 use crate::outbox::Outbox;
 use crate::ports::{
     BrokerError, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,
@@ -218,7 +218,7 @@ impl DeadLetterDrainer {
         let queue = self.died_in(delivery);
         let processor = self.processors.iter().find(|processor| processor.queue() == queue);
         let now = self.outbox.now();
-        let reason = match (identify(unit, &self.outbox, &delivery.message).await?, processor) {
+        let reason = match (identify(unit, &self.outbox, queue, &delivery.message).await?, processor) {
             (Identity::Known(event), Some(processor)) => {
                 park_event(unit, processor, &event, now).await?;
                 return Ok(None);
@@ -251,7 +251,7 @@ fn unknown_dead_letter(queue: &str, delivery: &Delivery, reason: String, now: Da
         queue: queue.to_owned(),
         // The key is not the message id, because an event of this outbox may have the same id.
         key: hash(&message.body),
-        tenant: message.headers.get("tenantId").and_then(|id| id.parse().ok()).unwrap_or(TenantId::DEFAULT),
+        tenant: message.headers.get(TENANT_ID).and_then(|id| id.parse().ok()).unwrap_or(TenantId::DEFAULT),
         event_type: message.kind.clone(),
         trace_id: message.correlation_id.clone(),
         body: message.body.clone(),

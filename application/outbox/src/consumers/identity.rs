@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use handover_events::{AggregateRef, Envelope, Json, TenantId};
 
+use super::received_event::why_not_received;
+use crate::message::TENANT_ID;
 use crate::outbox::Outbox;
 use crate::ports::{
     ArchiveQueries, ArchivedEvent, Delivery, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow,
@@ -31,11 +33,12 @@ impl Identity {
     }
 }
 
-/// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason given
+/// Compares a message of a queue with its outbox row. The row is authoritative; the message is only a trigger. The reason given
 /// for an unknown message may quote the message, so the length of the reason is limited.
 pub(super) async fn identify<V: OutboxQueries + ArchiveQueries + ?Sized>(
     view: &mut V,
     outbox: &Outbox,
+    queue: &str,
     message: &Message,
 ) -> Result<Identity, StoreError> {
     let envelope = match Envelope::parse(&message.body) {
@@ -58,7 +61,10 @@ pub(super) async fn identify<V: OutboxQueries + ArchiveQueries + ?Sized>(
         row = view.outbox_by_event(event).await?.pop();
     }
     let Some(row) = row else {
-        return Ok(Identity::unknown(if outbox.registry.contains(event_type) {
+        let is_received = outbox.receives_from(queue).is_some();
+        return Ok(Identity::unknown(if is_received {
+            outbox.texts.consume_failed(&why_not_received(outbox, &envelope, message))
+        } else if outbox.registry.contains(event_type) {
             outbox.texts.consume_failed(&format!("no outbox row for event {event_id}"))
         } else {
             outbox.texts.unsupported_type(event_type)
@@ -142,6 +148,6 @@ impl ParsedDelivery {
 /// The aggregate that a message claims; its outbox row is authoritative.
 pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> AggregateRef {
     let tenant =
-        message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
+        message.headers.get(TENANT_ID).and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
     AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id.clone() }
 }

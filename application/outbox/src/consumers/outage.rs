@@ -1,7 +1,14 @@
 //! Outages of the database.
 
+use std::time::Duration;
+
 use crate::ports::StoreError;
 use crate::transaction::UnitError;
+
+/// First pause after a failure of store or broker.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause.
+pub(super) const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Describes an outage in a log line.
 pub(super) fn outage<E: UnitError>(error: &E) -> &'static str {

@@ -235,6 +235,10 @@ pub trait Broker: Send + Sync {
     /// - Repeating the call with the same arguments MUST change nothing.
     /// - If a queue exists with other arguments, the result MUST be `Refused` with queue, argument and both values,
     ///   and nothing is deleted.
+    /// - A queue that receives from the exchange of another outbox MUST be bound to it as well, and MUST deliver to one
+    ///   subscription at a time. That exchange MUST NOT be declared. While it is missing, the rest MUST be declared all the
+    ///   same, and the adapter MUST bind the queue when the exchange exists. A broker to which no other outbox publishes, such as the
+    ///   tables of a database, MUST refuse.
     /// - If the broker can be `Unreachable` while the store is available, the adapter MUST declare the topology after
     ///   it has reconnected.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;

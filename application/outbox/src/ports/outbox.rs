@@ -92,6 +92,31 @@ impl NewEvent {
     }
 }
 
+/// An event that another outbox published and a consumer of this one received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedEvent {
+    /// Event id that the other outbox gave.
+    pub event_id: EventId,
+    /// Event type.
+    pub event_type: String,
+    /// Aggregate of the event.
+    pub aggregate: AggregateRef,
+    /// Position within the aggregate that the other outbox gave.
+    pub aggregate_seq: i64,
+    /// Payload, a JSON object.
+    pub payload: String,
+    /// Origin of the event.
+    pub metadata: EventMetadata,
+    /// Time at which the event happened.
+    pub occurred_at: DateTime<Utc>,
+    /// Time at which the event was received.
+    pub received_at: DateTime<Utc>,
+    /// Maximum number of retries if an operator redrives the row.
+    pub max_retry_count: u32,
+    /// Routing key if an operator redrives the row; see [`NewEvent::routing_key`].
+    pub routing_key: Option<String>,
+}
+
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
@@ -127,7 +152,7 @@ pub struct OutboxRow {
     pub create_time: DateTime<Utc>,
     /// Time of the last change.
     pub update_time: DateTime<Utc>,
-    /// Time at which the broker confirmed the event.
+    /// Time at which the broker confirmed the event, or at which it was received from another outbox.
     pub sent_time: Option<DateTime<Utc>>,
     /// Time at which an operator released the aggregate, so that this `FAILED` row no longer blocks later events.
     pub released_time: Option<DateTime<Utc>>,
@@ -305,6 +330,14 @@ pub trait OutboxRepo: Send {
     /// with [`StoreError::Unavailable`] and the cause [`super::OlderRelay`]. Once an event of a text key was accepted, a store
     /// need not look for such relays again: an older version MUST NOT be started any more.
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
+
+    /// Adds rows of events of another outbox in the order of `events`, as `SENT` since their reception: no relay publishes
+    /// them.
+    ///
+    /// - An event id that exists in the outbox, in the archive or earlier in `events` MUST be left out, whatever its content
+    ///   is, also if another unit of work adds, archives or restores it at the same time.
+    /// - An aggregate of which the store assigns numbers MUST NOT be among them.
+    async fn receive(&mut self, events: &[ReceivedEvent]) -> Result<(), StoreError>;
 
     /// Locks the partitions of `holds` and returns those that `owner` still owns under the same epoch. Only rows of the
     /// returned partitions may be settled.

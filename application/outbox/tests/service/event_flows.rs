@@ -43,6 +43,7 @@ async fn event_types_and_queues_without_a_consumer_are_reported() {
         ttl: None,
         dead_letter_key: None,
         is_selective: false,
+        receives_from: None,
     };
     let topology = library.outbox.topology().as_ref().clone().with_queue(unread);
     let outbox = Outbox::new(library.outbox.tx.clone(), Arc::clone(&library.outbox.broker), topology)

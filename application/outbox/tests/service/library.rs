@@ -85,6 +85,13 @@ impl Library {
         Library { outbox, consumers: vec![bound], ..self }
     }
 
+    /// Adds a consumer that receives the book events of another outbox.
+    pub(crate) fn receiving(mut self, subscriber: &Subscriber<MemoryUnit>, exchange: &str) -> Library {
+        self.consumers.push(subscriber.bind(self.tx.store()));
+        let outbox = self.outbox.clone().with_receiving_consumer(subscriber, exchange, &["book.*"]);
+        Library { outbox, ..self }
+    }
+
     /// Adds a consumer whose unit of work has only an outbox.
     pub(crate) fn with_outbox_consumer(self, subscriber: &Subscriber<dyn UnitOfWork>) -> Library {
         let bound = subscriber.bind(self.outbox.tx.store());

@@ -21,6 +21,7 @@ mod log_lines;
 mod low_water_mark;
 mod measured;
 mod operators;
+mod receiving;
 mod retention;
 mod state;
 mod texts;

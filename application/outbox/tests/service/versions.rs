@@ -332,7 +332,7 @@ pub(crate) fn confirmed(id: &str) -> Confirmed {
     proof
 }
 
-async fn replay(library: &Library, keys: &[&str]) {
+pub(crate) async fn replay(library: &Library, keys: &[&str]) {
     let operator = Operator {
         name: "user:9".to_owned(),
         tenant: TenantId::DEFAULT,

@@ -132,6 +132,69 @@ pub enum BuildError {
         /// Name of the other event type.
         other: &'static str,
     },
+    /// A consumer receives events of another service, and there is no broker between them.
+    #[error(
+        "consumer {consumer:?} receives from the exchange {exchange:?}, and the outbox has no broker: its messages are rows of \
+         its own database, where no other service publishes; add `.broker(RabbitMq::new(url)?)` to the builder, or leave out \
+         `.from(..)` if this service enqueues the events"
+    )]
+    ReceivesWithoutBroker {
+        /// Name of the consumer.
+        consumer: String,
+        /// The exchange.
+        exchange: String,
+    },
+    /// A consumer receives events from the exchange of its own service.
+    #[error(
+        "consumer {consumer:?} receives from the exchange {exchange:?}, which is that of this service: its own events reach its \
+         consumers anyway; leave out `.from(..)`, or name the exchange of the other service"
+    )]
+    OwnExchange {
+        /// Name of the consumer.
+        consumer: String,
+        /// The exchange.
+        exchange: String,
+    },
+    /// The name of an exchange is empty or too long.
+    #[error(
+        "consumer {consumer:?} receives from the exchange {exchange:?}: the name of an exchange has 1 to 255 bytes; that of a \
+         service with this crate is its name and `.events`"
+    )]
+    InvalidExchange {
+        /// Name of the consumer.
+        consumer: String,
+        /// The exchange.
+        exchange: String,
+    },
+    /// A consumer of events of another service is selective.
+    #[error(
+        "consumer {consumer:?} is selective and receives from the exchange {exchange:?}: a service can exclude only its own \
+         consumers from an event; leave out `.selective()`, and return without an effect for events that mean no work"
+    )]
+    SelectiveReceiver {
+        /// Name of the consumer.
+        consumer: String,
+        /// The exchange.
+        exchange: String,
+    },
+    /// Events about one aggregate type come from two services.
+    #[error(
+        "the event types {first:?} of {first_origin} and {second:?} of {second_origin} are both about {aggregate:?}: each service \
+         numbers the events of an aggregate on its own, so there is no common order; use another aggregate type in one of \
+         them, or receive both from the service that publishes them"
+    )]
+    TwoOrigins {
+        /// The aggregate type.
+        aggregate: &'static str,
+        /// Name of an event type.
+        first: &'static str,
+        /// The service that publishes it.
+        first_origin: String,
+        /// Name of another event type, or the same.
+        second: &'static str,
+        /// The service that publishes it.
+        second_origin: String,
+    },
     /// A name cannot be stored.
     #[error("the name of {of} is {name:?}: a name has 1 to 64 visible ASCII characters, without spaces")]
     InvalidName {

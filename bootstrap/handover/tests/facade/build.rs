@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use handover::{BuildError, Data, Event, Outbox, RetryPolicy, Role, at_least_once, in_transaction};
+use handover::{
+    BuildError, Data, EnqueueError, Event, Outbox, RabbitMq, RetryPolicy, Role, at_least_once, in_transaction,
+};
 use serde::{Deserialize, Serialize};
 use sqlx::{SqliteConnection, SqlitePool};
 
@@ -129,6 +131,107 @@ async fn database_in_memory_is_refused() -> TestResult {
         "the SQLite database is in memory: relay and consumers use connections of their own, and each of them would open \
          another database; use a file, in tests a temporary one"
     );
+    Ok(())
+}
+
+fn rabbit() -> Result<RabbitMq, BuildError> {
+    RabbitMq::new("amqp://library:secret@localhost:1/library")
+}
+
+#[tokio::test]
+async fn receiving_from_another_service_needs_a_broker() -> TestResult {
+    let library = Library::open().await?;
+    let with = || library.builder().consumer("a", in_transaction(remind).from("branch.events"));
+    assert_eq!(
+        refusal(with().build()),
+        "consumer \"a\" receives from the exchange \"branch.events\", and the outbox has no broker: its messages are rows of its \
+         own database, where no other service publishes; add `.broker(RabbitMq::new(url)?)` to the builder, or leave out \
+         `.from(..)` if this service enqueues the events"
+    );
+    assert_eq!(refusal(with().broker(rabbit()?).build()), "not refused");
+    Ok(())
+}
+
+#[tokio::test]
+async fn receiving_from_own_exchange_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let own =
+        library.builder().broker(rabbit()?).consumer("a", in_transaction(remind).from("library.events"));
+    assert_eq!(
+        refusal(own.build()),
+        "consumer \"a\" receives from the exchange \"library.events\", which is that of this service: its own events reach its \
+         consumers anyway; leave out `.from(..)`, or name the exchange of the other service"
+    );
+    let nowhere = library.builder().broker(rabbit()?).consumer("a", in_transaction(remind).from(""));
+    assert_eq!(
+        refusal(nowhere.build()),
+        "consumer \"a\" receives from the exchange \"\": the name of an exchange has 1 to 255 bytes; that of a service with this \
+         crate is its name and `.events`"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn selective_consumer_of_events_of_another_service_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let consumer = in_transaction(remind).selective().from("branch.events");
+    assert_eq!(
+        refusal(library.builder().broker(rabbit()?).consumer("a", consumer).build()),
+        "consumer \"a\" is selective and receives from the exchange \"branch.events\": a service can exclude only its own consumers \
+         from an event; leave out `.selective()`, and return without an effect for events that mean no work"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn aggregate_type_of_two_services_is_refused() -> TestResult {
+    let library = Library::open().await?;
+    let with = || -> Result<_, BuildError> {
+        let consumer = in_transaction(remind).from("branch.events");
+        Ok(library.builder().data(Mailer).broker(rabbit()?).consumer("a", consumer))
+    };
+    let expected = |first: &str, second: &str| {
+        format!(
+            "the event types \"book.lent\" of {first} and \"book.lent\" of {second} are both about \"book\": each service numbers the \
+             events of an aggregate on its own, so there is no common order; use another aggregate type in one of them, or \
+             receive both from the service that publishes them"
+        )
+    };
+    let branch = "exchange \"branch.events\"";
+    assert_eq!(refusal(with()?.event::<BookLent>().build()), expected("this service", branch));
+    assert_eq!(
+        refusal(with()?.consumer("mail", at_least_once(mail)).build()),
+        expected(branch, "this service")
+    );
+    let other = at_least_once(mail).from("shop.events");
+    assert_eq!(
+        refusal(with()?.consumer("mail", other).build()),
+        expected(branch, "exchange \"shop.events\"")
+    );
+    let same = at_least_once(mail).from("branch.events");
+    assert_eq!(refusal(with()?.consumer("mail", same).build()), "not refused");
+    Ok(())
+}
+
+/// The events of another service are neither published nor enqueued by this one.
+#[tokio::test]
+async fn report_names_the_exchange_from_which_a_consumer_receives() -> TestResult {
+    let library = Library::open().await?;
+    let consumer = in_transaction(remind).from("branch.events");
+    let outbox = library
+        .builder()
+        .broker(rabbit()?)
+        .roles([Role::Consumers])
+        .consumer("reminders", consumer)
+        .build()?;
+    assert_eq!(
+        outbox.report().to_string(),
+        "outbox library: broker: RabbitMQ; roles: consumers; events: none; consumers: reminders (exactly once, from branch.events: \
+         book.lent)"
+    );
+    let mut tx = library.pool.begin().await?;
+    let refused = outbox.enqueue(&mut tx, BookLent::to("ann")).await;
+    assert!(matches!(refused, Err(EnqueueError::Unregistered { event: "book.lent", .. })), "{refused:?}");
     Ok(())
 }
 

@@ -207,6 +207,7 @@ fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
         ttl: None,
         dead_letter_key: None,
         is_selective: false,
+        receives_from: None,
     }
 }
 

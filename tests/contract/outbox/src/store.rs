@@ -26,6 +26,7 @@ pub mod outbox_ahead;
 pub mod outbox_due;
 pub mod outbox_reads;
 pub mod races;
+pub mod receiving;
 pub mod redriving;
 pub mod registered_types;
 mod rig;
@@ -115,6 +116,12 @@ crate::rules! { store_rules: StoreRig;
         rows_after_a_cursor_are_ordered_by_ascending_id,
         every_part_of_a_filter_narrows_the_page,
         a_time_filter_includes_its_start_and_excludes_its_end,
+    ]
+    receiving: [
+        a_received_event_is_a_sent_row_with_all_its_data,
+        an_event_is_received_once,
+        an_event_that_is_received_concurrently_is_one_row,
+        an_archived_event_is_not_received_again,
     ]
     outbox_due: [
         new_rows_are_due_in_the_order_of_their_ids,

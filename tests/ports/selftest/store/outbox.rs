@@ -97,6 +97,16 @@ faults! { broken_by(Fault) {
     append_drops_routing_keys: AppendDropsRoutingKeys breaks [
         "an_appended_event_is_a_new_row_with_all_its_data",
     ]
+    received_rows_are_new: ReceivedRowsAreNew breaks [
+        "a_received_event_is_a_sent_row_with_all_its_data",
+    ]
+    received_events_conflict: ReceivedEventsConflict breaks [
+        "an_event_is_received_once",
+        "an_archived_event_is_not_received_again",
+    ]
+    archived_events_are_received_again: ArchivedEventsAreReceivedAgain breaks [
+        "an_archived_event_is_not_received_again",
+    ]
     retry_times_are_truncated_to_milliseconds: RetryTimesAreTruncatedToMilliseconds breaks [
         "a_failed_publish_is_stored",
         "a_retry_is_due_at_its_next_retry_time_and_not_before",

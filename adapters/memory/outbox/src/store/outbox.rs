@@ -9,14 +9,15 @@ use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionS
 use handover_outbox::ports::{
     Ahead, AheadQuery, Backlog, Blocked, Confirmed, Due, DueQuery, FailedPublish, Heartbeat, NewEvent,
     Numbered, OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
-    OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
-    older_relay,
+    OutboxRow, OwnedPartition, ReceivedEvent, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes,
+    UnreadableRow, older_relay,
 };
 
 use super::archive::archived_seq;
 use super::errors::conflict;
 use super::leases::current_lease;
 use super::locks::Lock;
+use super::new_rows::{new_row, received_row};
 use super::outbox_due::{ahead, blocked, blocking, due, next_due, waiting};
 use super::outbox_index::{is_unreleased, of_aggregate, of_event, passes};
 use super::outbox_tables::{OutboxRows as _, Statement};
@@ -197,6 +198,22 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
             events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),
         );
         Ok(())
+    }
+
+    async fn receive(&mut self, events: &[ReceivedEvent]) -> Result<(), StoreError> {
+        let locks = events.iter().map(|event| Lock::Event(event.event_id.clone())).collect();
+        self.write_outbox(locks, |statement| {
+            for event in events {
+                let is_known = of_event(statement, &event.event_id).is_some()
+                    || statement.archived().get(&event.event_id).is_some();
+                if !is_known {
+                    let id = next(&mut statement.sequences.outbox);
+                    statement.own.outbox.put(received_row(id, event));
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
@@ -386,29 +403,4 @@ fn count<T>(items: impl Iterator<Item = T>) -> u64 {
 fn next_seq(statement: &Statement<'_>, aggregate: &AggregateRef) -> i64 {
     let stored = of_aggregate(statement, aggregate).last().map(|row| row.aggregate_seq);
     stored.max(archived_seq(statement, aggregate)).map_or(1, |seq| seq + 1)
-}
-
-fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRow {
-    OutboxRow {
-        id,
-        event_id: event.event_id.clone(),
-        event_type: event.event_type.clone(),
-        aggregate: event.aggregate.clone(),
-        aggregate_seq,
-        payload: event.payload.clone(),
-        metadata: event.metadata.clone(),
-        status: event.status(),
-        retry_count: 0,
-        max_retry_count: event.max_retry_count,
-        routing_key: event.routing_key.clone(),
-        idle_consumers: event.idle_consumers.clone(),
-        next_retry_time: event.due,
-        last_error: None,
-        create_time: event.occurred_at,
-        update_time: event.occurred_at,
-        sent_time: None,
-        released_time: None,
-        erased_time: None,
-        restored_time: None,
-    }
 }

@@ -14,6 +14,14 @@ use crate::value::values;
 
 impl Inner {
     pub(super) async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        if let Some((queue, exchange)) = receiving(topology) {
+            return Err(BrokerError::Refused {
+                what: format!(
+                    "queue {queue} receives from the exchange {exchange} of another outbox, and the tables of a database are the \
+                     broker of its own outbox only; use RabbitMQ"
+                ),
+            });
+        }
         let mut session = self.store.transaction().await.map_err(broker_error)?;
         for queue in &topology.queues {
             declare_queue(&mut session, queue).await?;
@@ -22,6 +30,11 @@ impl Inner {
         self.read_routes().await.map_err(broker_error)?;
         Ok(())
     }
+}
+
+/// A queue that receives from the exchange of another outbox.
+fn receiving(topology: &Topology) -> Option<(&str, &str)> {
+    topology.queues.iter().find_map(|spec| Some((spec.name.as_str(), spec.receives_from.as_deref()?)))
 }
 
 async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), BrokerError> {

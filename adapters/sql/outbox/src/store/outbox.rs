@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Ahead, AheadQuery, Backlog, Blocked, Confirmed, Due, DueQuery, FailedPublish, LeaseQueries, NewEvent,
-    Numbered, OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter, OutboxQueries, OutboxRepo,
-    OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes, UnreadableRow,
-    older_relay,
+    Ahead, AheadQuery, ArchiveQueries, Backlog, Blocked, Confirmed, Due, DueQuery, FailedPublish,
+    LeaseQueries, NewEvent, Numbered, OnFailed, OperatorQueries, OperatorRepo, OutboxCounts, OutboxFilter,
+    OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, ReceivedEvent, Redrive, RedrivenRow, RelayId,
+    StoreError, UnorderedTypes, UnreadableRow, older_relay,
 };
 
-use super::outbox_table::{OutboxTable, select};
+use super::outbox_table::{OutboxTable, ReceivedTable, select};
 use super::page::Page;
 use super::sequences::append_statements;
 use super::settling::{MAX_EVENTS, sent};
@@ -235,6 +235,21 @@ impl OutboxRepo for Session {
         self.appended(
             events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id.number())),
         );
+        Ok(())
+    }
+
+    async fn receive(&mut self, events: &[ReceivedEvent]) -> Result<(), StoreError> {
+        let unless_exists = self.dialect.or_keep("event_id", &["event_id"]);
+        self.insert_into::<ReceivedTable>(ReceivedTable::rows(events), &unless_exists).await?;
+        // The archive is read after the insert: an event that leaves the outbox in between is found here.
+        let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
+        let archived = self.archived_by_event(&ids).await?;
+        for archived in archived.chunks(MAX_ROWS) {
+            let archived = padded(archived);
+            let sql =
+                format!("DELETE FROM outbox_events WHERE event_id IN ({})", placeholders(archived.len()));
+            self.execute(&sql, archived.iter().map(|event| Value::from(&event.event_id)).collect()).await?;
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The table of the outbox.
 
-use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent, OutboxRow, StoreError};
+use handover_events::OutboxStatus;
+use handover_outbox::ports::{EventMetadata, IdleConsumers, NewEvent, OutboxRow, ReceivedEvent, StoreError};
 
 use crate::row::Fields;
 use crate::table::{Table, table};
@@ -37,6 +38,33 @@ table! {
         released_time: opt_time("released_time"),
         erased_time: opt_time("erased_time"),
         restored_time: opt_time("restored_time"),
+    }
+}
+
+table! {
+    /// Rows of events of another outbox, as they are inserted.
+    pub(super) ReceivedTable("outbox_events" by "id"),
+    read row as ReceivedEvent, write event as &'a ReceivedEvent;
+    insert {
+        aggregate_seq: int("aggregate_seq" = event.aggregate_seq),
+        event_id: named("event_id" = &event.event_id),
+        event_type: string("event_type" = &event.event_type),
+        aggregate: (row.aggregate())(
+            "tenant_id" = event.aggregate.tenant.get(),
+            "aggregate_type" = &event.aggregate.kind,
+            "aggregate_id" = event.aggregate.id.number(),
+            "aggregate_key" = event.aggregate.id.key()
+        ),
+        payload: string("payload" = &event.payload),
+        metadata: (metadata(row))("metadata" = event.metadata.to_text()),
+        occurred_at: time("create_time" = event.occurred_at),
+        received_at: (row.time("sent_time"))(
+            "sent_time" = event.received_at,
+            "update_time" = event.received_at,
+            "status" = OutboxStatus::Sent.as_str()
+        ),
+        max_retry_count: count("max_retry_count" = event.max_retry_count),
+        routing_key: opt_string("routing_key" = &event.routing_key),
     }
 }
 

@@ -16,7 +16,7 @@ use handover_outbox::ports::{
     DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus,
     ErasureRepo as _, EventGroup, EventMetadata, FailedPublish, IdleConsumers, MaskedTexts, NewEvent,
     NewWebhookDelivery, OnFailed, OperatorQueries as _, OperatorRepo as _, OutboxFilter, OutboxQueries as _,
-    OutboxRepo as _, Redrive, SettledDelivery, UnorderedTypes, WebhookCapacity, WebhookClaim,
+    OutboxRepo as _, ReceivedEvent, Redrive, SettledDelivery, UnorderedTypes, WebhookCapacity, WebhookClaim,
     WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
@@ -237,6 +237,7 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     let aggregates: Vec<AggregateRef> =
         [1_i64, 2, 3].map(|id| AggregateRef { tenant, kind: "Book".to_owned(), id: id.into() }).into();
     session.append(&[unnumbered(new_event)]).await.unwrap();
+    session.receive(&[received(new_event)]).await.unwrap();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
         session.outbox_due(&due(on_failed)).await.unwrap();
     }
@@ -381,6 +382,23 @@ fn event_without_number_is_appended_by_one_statement_and_on_mysql_by_two() {
     assert_eq!(append_statements(&PostgresDialect, &event).len(), 1);
     assert_eq!(append_statements(&SqliteDialect, &event).len(), 1);
     assert_eq!(append_statements(&MysqlDialect, &event).len(), 2);
+}
+
+/// The event of a row that exists.
+fn received(id: &str) -> ReceivedEvent {
+    let event = unnumbered(id);
+    ReceivedEvent {
+        event_id: event.event_id,
+        event_type: event.event_type,
+        aggregate: event.aggregate,
+        aggregate_seq: 1,
+        payload: event.payload,
+        metadata: event.metadata,
+        occurred_at: event.occurred_at,
+        received_at: event.occurred_at,
+        max_retry_count: event.max_retry_count,
+        routing_key: None,
+    }
 }
 
 fn unnumbered(id: &str) -> NewEvent {

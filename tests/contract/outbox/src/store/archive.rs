@@ -31,7 +31,7 @@ fn file(name: &str) -> ArchiveFile {
 }
 
 /// Commits events that are sent and applied by one consumer.
-async fn settled(rig: &dyn StoreRig, events: &[NewEvent]) {
+pub(super) async fn settled(rig: &dyn StoreRig, events: &[NewEvent]) {
     let records: Vec<Consumption> = events.iter().map(|event| consumption("loans", event)).collect();
     let proofs: Vec<_> = events.iter().map(|event| confirmed(event.event_id.as_str())).collect();
     let proofs: Vec<_> = proofs.iter().collect();
@@ -42,13 +42,13 @@ async fn settled(rig: &dyn StoreRig, events: &[NewEvent]) {
     });
 }
 
-async fn stored(rig: &dyn StoreRig, ids: &[&str]) -> Vec<StoredEvent> {
+pub(super) async fn stored(rig: &dyn StoreRig, ids: &[&str]) -> Vec<StoredEvent> {
     let events: Vec<EventId> = ids.iter().map(|id| event_id(id)).collect();
     view(rig).await.outbox_view().stored_events(&events).await.expect("the stored values are read")
 }
 
 /// Archives these events and returns those that left the outbox.
-async fn archive(rig: &dyn StoreRig, events: &[StoredEvent]) -> Vec<EventId> {
+pub(super) async fn archive(rig: &dyn StoreRig, events: &[StoredEvent]) -> Vec<EventId> {
     in_unit!(rig, |unit| unit.outbox().archive(7, events).await.expect("events are archived"))
 }
 

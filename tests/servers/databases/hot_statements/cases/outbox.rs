@@ -10,7 +10,8 @@ use handover_contract::samples::{
 use handover_events::{OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::Store as _;
 use handover_outbox::ports::{
-    AheadQuery, DueQuery, EventGroup, NewEvent, OnFailed, OutboxFilter, OwnedPartition, StoreError,
+    AheadQuery, DueQuery, EventGroup, NewEvent, OnFailed, OutboxFilter, OwnedPartition, ReceivedEvent,
+    StoreError,
 };
 
 use super::super::fill::ACTIVE;
@@ -181,6 +182,31 @@ pub(super) const CASES: &[Case] = &[
         unit.outbox().outbox_by_event(&[new.event_id]).await?;
         Err::<(), _>(StoreError::Conflict { what: "the end of the case".to_owned() })
     }),
+    // Not committed: the large tables are filled later, with the row that exists.
+    unit!(
+        "reception of events, one of which exists",
+        ["uk_event_id", "uk_outbox_archived", "idx_outbox_archived", "PRIMARY"],
+        |unit| async {
+            let received = |id: String| {
+                let event = event(&id, 7, 1);
+                ReceivedEvent {
+                    event_id: event.event_id,
+                    event_type: event.event_type,
+                    aggregate: event.aggregate,
+                    aggregate_seq: 1,
+                    payload: event.payload,
+                    metadata: event.metadata,
+                    occurred_at: start(),
+                    received_at: start(),
+                    max_retry_count: event.max_retry_count,
+                    routing_key: None,
+                }
+            };
+            let events = [received("sent-7".to_owned()), received(format!("received-{}", new_order()))];
+            unit.outbox().receive(&events).await?;
+            Err::<(), _>(StoreError::Conflict { what: "the end of the case".to_owned() })
+        }
+    ),
     unit!("marking as sent", ["uk_event_id"], |unit| async {
         let sent = [confirmed("sent-7"), confirmed("sent-8"), confirmed("no-such")];
         unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await

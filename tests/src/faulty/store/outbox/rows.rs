@@ -291,6 +291,29 @@ impl OutboxRepoWrapper for Unit {
         Ok(())
     }
 
+    async fn receive(&mut self, events: &[ReceivedEvent]) -> Result<(), StoreError> {
+        let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
+        let known = self.inner().outbox().outbox_by_event(&ids).await?;
+        if self.has(Fault::ReceivedEventsConflict) && !known.is_empty() {
+            self.failed = true;
+            return Err(StoreError::Conflict { what: "event_id".into() });
+        }
+        let archived = self.inner().outbox().archived_by_event(&ids).await?;
+        if self.has(Fault::ReceivedRowsAreNew) {
+            let mut taken: BTreeSet<EventId> = known.into_iter().map(|row| row.event_id).collect();
+            taken.extend(archived.into_iter().map(|event| event.event_id));
+            let fresh = events.iter().filter(|event| taken.insert(event.event_id.clone()));
+            let fresh: Vec<NewEvent> = fresh.map(as_new).collect();
+            return self.inner().outbox().append(&fresh).await;
+        }
+        if self.has(Fault::ArchivedEventsAreReceivedAgain) {
+            let again = |event: &&ReceivedEvent| archived.iter().any(|it| it.event_id == event.event_id);
+            let again: Vec<NewEvent> = events.iter().filter(again).map(as_new).collect();
+            self.inner().outbox().append(&again).await?;
+        }
+        self.inner().outbox().receive(events).await
+    }
+
     async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
         let valid = self.inner().outbox().fence(owner, holds).await?;
         let all = holds.iter().map(|hold| hold.partition).collect();
@@ -406,5 +429,23 @@ impl OperatorRepoWrapper for Unit {
             released += self.inner().outbox().release(&number, unordered, now).await?;
         }
         Ok(released)
+    }
+}
+
+/// The received event as one that this outbox publishes.
+fn as_new(event: &ReceivedEvent) -> NewEvent {
+    let event = event.clone();
+    NewEvent {
+        event_id: event.event_id,
+        event_type: event.event_type,
+        aggregate: event.aggregate,
+        aggregate_seq: Some(event.aggregate_seq),
+        payload: event.payload,
+        metadata: event.metadata,
+        occurred_at: event.occurred_at,
+        max_retry_count: event.max_retry_count,
+        idle_consumers: IdleConsumers::default(),
+        routing_key: event.routing_key,
+        due: None,
     }
 }
