@@ -18,6 +18,7 @@ mod event_processor;
 mod gate;
 mod group;
 mod identity;
+mod intake;
 mod outage;
 mod outcome;
 mod registration;

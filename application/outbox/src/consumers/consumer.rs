@@ -16,8 +16,9 @@ use super::bound::Bound;
 use super::broker_timeout::broker_timeout;
 use super::counted_attempt::CountedAttempt;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
-use super::group::{GroupOutcome, Groups};
+use super::group::GroupOutcome;
 use super::identity::{Identity, ParsedDelivery, identify};
+use super::intake::{Intake, Received};
 use super::outage::outage;
 use super::outcome::SingleOutcome;
 use super::single::{CountFirst, SingleEvents};
@@ -152,23 +153,27 @@ impl Worker {
     /// progress.
     async fn run(self) -> Option<BrokerError> {
         let mut ungrouped_until = DateTime::UNIX_EPOCH;
+        let mut intake = Intake::new(&self.processor, self.subscription.as_ref());
         let end = loop {
-            let deliveries = tokio::select! {
+            let received = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => break None,
-                next = self.subscription.next() => match next {
-                    Ok(deliveries) => deliveries,
-                    Err(error) => break Some(error),
-                },
+                received = intake.next() => received,
             };
-            let fresh = self.join_lanes(deliveries.into_iter().map(ParsedDelivery::of).collect());
+            let Received { deliveries, read_ahead } = match received {
+                Ok(received) => received,
+                Err(error) => break Some(error),
+            };
+            let fresh = self.join_lanes(deliveries);
             let is_ungrouped = self.processor.bound.external.is_some()
                 || self.processor.breaker.is_open()
                 || self.processor.outbox.now() < ungrouped_until;
             let group = if is_ungrouped {
                 GroupOutcome { single: fresh, ..GroupOutcome::default() }
             } else {
-                Groups::of(&self.processor).apply(fresh).await
+                let in_lanes =
+                    || self.lanes.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+                intake.apply(fresh, read_ahead, in_lanes).await
             };
             if group.is_slow {
                 ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
