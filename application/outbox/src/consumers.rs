@@ -19,6 +19,7 @@ mod gate;
 mod group;
 mod identity;
 mod intake;
+mod lanes;
 mod outage;
 mod outcome;
 mod registration;

@@ -1,5 +1,6 @@
 //! Receives the deliveries of one subscription in groups. While a full group is applied, the next one is received, and its
-//! rows are read.
+//! rows are read. A store with a single writer gains nothing from this: its groups would be half as large, with twice as many
+//! commits one after the other.
 //!
 //! **Invariant:** rows that were read ahead lead to the same writes as rows read in the unit of work. Every event of their
 //! aggregates was unrecorded, and its new record is written only if it still has none; events that a consumer has settled
@@ -14,6 +15,7 @@ use tracing::debug;
 use super::event_processor::EventProcessor;
 use super::group::{GroupOutcome, Groups, aggregate_of};
 use super::identity::ParsedDelivery;
+use super::lanes::Lanes;
 use crate::ports::{BrokerError, StoreError, Subscription, Unapplied};
 
 /// The unsettled events of some aggregates, read before the unit of work of their group begins.
@@ -46,6 +48,9 @@ pub(super) struct Received {
 pub(super) struct Intake<'w> {
     processor: &'w EventProcessor,
     subscription: &'w dyn Subscription,
+    /// Maximum number of deliveries in a group.
+    full: usize,
+    reads_ahead: bool,
     waiting: Vec<ParsedDelivery>,
     /// Rows of the first deliveries that wait.
     read_ahead: Option<ReadAhead>,
@@ -55,12 +60,19 @@ pub(super) struct Intake<'w> {
 
 impl<'w> Intake<'w> {
     pub(super) fn new(processor: &'w EventProcessor, subscription: &'w dyn Subscription) -> Intake<'w> {
-        Intake { processor, subscription, waiting: Vec::new(), read_ahead: None, ended: None }
-    }
-
-    /// Number of deliveries in a full group: half of the prefetch, so that the broker can deliver the next one meanwhile.
-    fn full(&self) -> usize {
-        usize::from(self.processor.settings.prefetch.get()).div_ceil(2)
+        let prefetch = usize::from(processor.settings.prefetch.get());
+        // The broker can deliver the next group during this one only if both fit into the prefetch.
+        let reads_ahead = prefetch > 1 && !processor.outbox.tx.store().has_single_writer();
+        let full = if reads_ahead { prefetch.div_ceil(2) } else { prefetch };
+        Intake {
+            processor,
+            subscription,
+            full,
+            reads_ahead,
+            waiting: Vec::new(),
+            read_ahead: None,
+            ended: None,
+        }
     }
 
     /// Waits for the next group: at least one delivery. A cancelled call loses none.
@@ -71,7 +83,7 @@ impl<'w> Intake<'w> {
         if self.waiting.is_empty() {
             self.receive().await?;
         }
-        let later = self.waiting.split_off(self.full().min(self.waiting.len()));
+        let later = self.waiting.split_off(self.full.min(self.waiting.len()));
         let deliveries = std::mem::replace(&mut self.waiting, later);
         Ok(Received { deliveries, read_ahead: self.read_ahead.take() })
     }
@@ -82,16 +94,15 @@ impl<'w> Intake<'w> {
         Ok(())
     }
 
-    /// Applies a group. A full group shows that others follow: the next one is received and read meanwhile. `in_lanes` returns
-    /// the aggregates whose deliveries are processed one by one.
+    /// Applies a group. A full group shows that others follow: the next one is received and read meanwhile.
     pub(super) async fn apply(
         &mut self,
         group: Vec<ParsedDelivery>,
         read_ahead: Option<ReadAhead>,
-        in_lanes: impl Fn() -> BTreeSet<AggregateRef>,
+        lanes: &Lanes,
     ) -> GroupOutcome {
         let processor = self.processor;
-        if group.len() < self.full() {
+        if !self.reads_ahead || group.len() < self.full {
             return Groups::of(processor).apply(group, read_ahead).await;
         }
         let busy: BTreeSet<AggregateRef> = group.iter().filter_map(aggregate_of).collect();
@@ -102,7 +113,7 @@ impl<'w> Intake<'w> {
             outcome
         };
         let reading = async {
-            while self.waiting.len() < self.full() {
+            while self.waiting.len() < self.full {
                 let received = tokio::select! {
                     biased;
                     () = applied.cancelled() => return,
@@ -114,7 +125,7 @@ impl<'w> Intake<'w> {
                 }
             }
             if !applied.is_cancelled() {
-                self.read(&busy.union(&in_lanes()).cloned().collect()).await;
+                self.read(&busy.union(&lanes.aggregates()).cloned().collect()).await;
             }
         };
         tokio::join!(applying, reading).0
@@ -122,7 +133,7 @@ impl<'w> Intake<'w> {
 
     /// Reads the unsettled events of the next group, except those of `busy` aggregates.
     async fn read(&mut self, busy: &BTreeSet<AggregateRef>) {
-        let group = self.waiting.iter().take(self.full());
+        let group = self.waiting.iter().take(self.full);
         let aggregates: BTreeSet<AggregateRef> =
             group.filter_map(aggregate_of).filter(|aggregate| !busy.contains(aggregate)).collect();
         match self.unapplied(&aggregates).await {

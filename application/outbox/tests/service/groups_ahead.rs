@@ -7,6 +7,7 @@ use handover_events::ConsumeStatus;
 use handover_memory::MemoryUnit;
 use handover_outbox::OwnSettings;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::ports::{OutboxStore, Store, StoreError, UnitOfWork, View};
 use tokio::sync::Semaphore;
 
 use crate::library::{Library, QUEUE, eventually};
@@ -41,12 +42,41 @@ impl Handler<MemoryUnit> for Held {
     }
 }
 
-/// A consumer with a prefetch of four, of which these events `book-seq` are delivered, and whose first group is in progress.
+/// A store that runs one unit of work at a time.
+struct SingleWriter(Arc<OutboxStore>);
+
+#[async_trait]
+impl Store for SingleWriter {
+    type Unit = dyn UnitOfWork;
+    type View = dyn View;
+
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        self.0.begin().await
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.0.view().await
+    }
+
+    fn has_single_writer(&self) -> bool {
+        true
+    }
+}
+
+/// A consumer with a prefetch of four, to which these events `book-seq` are delivered, and whose first group is in progress.
 async fn consuming(events: &[(i64, i64)]) -> (Library, Arc<Held>) {
+    consuming_on(events, |store| store).await
+}
+
+async fn consuming_on(
+    events: &[(i64, i64)],
+    on: impl FnOnce(Arc<OutboxStore>) -> Arc<OutboxStore>,
+) -> (Library, Arc<Held>) {
     let handler = Arc::new(Held { permits: Semaphore::new(0), calls: Mutex::default() });
     let settings = OwnSettings { prefetch: 4.try_into().ok(), ..OwnSettings::default() };
     let subscriber = Subscriber::new(QUEUE, Arc::clone(&handler) as Arc<_>).with_settings(settings);
-    let library = Library::sending([lent(), noted()]).with(&subscriber);
+    let mut library = Library::sending([lent(), noted()]).with(&subscriber);
+    library.outbox.tx = library.outbox.tx.with_store(on(Arc::clone(library.outbox.tx.store())));
     library.prepare().await;
     let event = |(book, seq): &(i64, i64)| {
         library.event(&format!("{book}-{seq}"), "BOOK_LENT", *book, *seq, r#"{"reader":3}"#)
@@ -66,6 +96,16 @@ async fn group_holds_half_of_the_prefetch() {
     handler.permits.add_permits(9);
     eventually(async || library.is_quiet().await).await;
     assert_eq!(handler.calls(), [vec!["1-1", "2-1"], vec!["3-1", "4-1"], vec!["5-1"]]);
+    assert_eq!(library.ids("LOAN_NOTED").await.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_holds_the_whole_prefetch_on_a_store_with_a_single_writer() {
+    let events = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)];
+    let (library, handler) = consuming_on(&events, |store| Arc::new(SingleWriter(store))).await;
+    handler.permits.add_permits(9);
+    eventually(async || library.is_quiet().await).await;
+    assert_eq!(handler.calls(), [vec!["1-1", "2-1", "3-1", "4-1"], vec!["5-1"]]);
     assert_eq!(library.ids("LOAN_NOTED").await.len(), 5);
 }
 
