@@ -18,6 +18,8 @@ mod event_processor;
 mod gate;
 mod group;
 mod identity;
+mod intake;
+mod lanes;
 mod outage;
 mod outcome;
 mod received_event;

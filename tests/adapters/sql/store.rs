@@ -1,12 +1,16 @@
 //! Tests specific to the store on SQLite. The contract suite covers the rules for every store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use handover_contract::samples::due_at;
 use handover_events::{Partition, PartitionSet, TenantId};
-use handover_outbox::ports::{Changed, DueQuery, OutboxFilter, Store, StoreError, SystemFaultKind};
+use handover_outbox::ports::{
+    Changed, DueQuery, OutboxFilter, Store, StoreError, SystemFaultKind, outbox_of,
+};
 use handover_sql::{SqlStore, SqliteOptions};
+use marketplace::ports::MarketStore;
 use marketplace_sql::{MIGRATIONS, SqlMarket};
 use sqlx::Executor;
 
@@ -30,6 +34,14 @@ async fn row_inserted_by_sql_with_only_the_seed_columns_is_due() {
         (due[0].aggregate.tenant, due[0].aggregate_seq, due[0].trace_id()),
         (TenantId::DEFAULT, 0, "by-hand")
     );
+}
+
+/// Also through the wrappers that reduce a store to its outbox.
+#[tokio::test]
+async fn single_writer_is_reported() {
+    let fixture = fixture().await;
+    let store: Arc<MarketStore> = Arc::new(fixture.store.clone());
+    assert!(outbox_of(&store).has_single_writer());
 }
 
 #[tokio::test]

@@ -149,6 +149,10 @@ impl Store for RecordedStore {
         self.recorder.0.first_view.get_or_init(Instant::now);
         self.inner.view().await
     }
+
+    fn has_single_writer(&self) -> bool {
+        self.inner.has_single_writer()
+    }
 }
 
 struct RecordedBroker {

@@ -184,4 +184,8 @@ impl Store for SqlMarket {
     async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         Ok(Box::new(MarketSession(self.0.view().await?)))
     }
+
+    fn has_single_writer(&self) -> bool {
+        self.0.has_single_writer()
+    }
 }

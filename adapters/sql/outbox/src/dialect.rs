@@ -92,6 +92,11 @@ pub trait Dialect: Send + Sync {
         format!("HEX({column})")
     }
 
+    /// Whether the engine runs transactions that write one after the other.
+    fn has_single_writer(&self) -> bool {
+        self.row_claiming() == RowClaiming::SingleWriter
+    }
+
     /// The statements that claim messages from a queue.
     fn claiming(&self) -> Claiming;
 

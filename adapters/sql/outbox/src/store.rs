@@ -241,4 +241,8 @@ impl Store for SqlStore {
     async fn view(&self) -> Result<Box<Session>, StoreError> {
         Ok(Box::new(self.reading().await?))
     }
+
+    fn has_single_writer(&self) -> bool {
+        self.engine.dialect().has_single_writer()
+    }
 }

@@ -87,6 +87,10 @@ impl<S: Store + ?Sized> Store for BoundStore<S, S::Unit> {
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
         Ok(Box::new(Erased(self.store.view().await?)))
     }
+
+    fn has_single_writer(&self) -> bool {
+        self.store.has_single_writer()
+    }
 }
 
 struct BoundUnit<U: ?Sized> {

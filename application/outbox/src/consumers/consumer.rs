@@ -1,8 +1,6 @@
-//! The loop of one consumer: receives deliveries, applies them in groups, and settles the remaining ones in lanes. A
-//! lane is a queue of deliveries of one aggregate.
+//! The loop of one consumer: receives deliveries, applies them in groups, and settles the remaining ones in lanes.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -16,8 +14,10 @@ use super::bound::Bound;
 use super::broker_timeout::broker_timeout;
 use super::counted_attempt::CountedAttempt;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
-use super::group::{GroupOutcome, Groups};
+use super::group::GroupOutcome;
 use super::identity::{Identity, ParsedDelivery, identify};
+use super::intake::{Intake, Received};
+use super::lanes::Lanes;
 use super::outage::{FIRST_PAUSE, LAST_PAUSE, outage};
 use super::outcome::SingleOutcome;
 use super::reception::are_received;
@@ -28,7 +28,7 @@ use crate::message::{REQUEST_ID, TRACEPARENT};
 use crate::metrics::DELIVERIES;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, OutboxRow, Requeue, StoreError, Subscription};
-use crate::settings::{ConsumeOrder, ConsumerSettings};
+use crate::settings::ConsumerSettings;
 use crate::spans::failed;
 use crate::transaction::with_tx;
 
@@ -41,9 +41,6 @@ pub struct Consumer {
     bound: Bound,
     settings: Arc<ConsumerSettings>,
 }
-
-/// Deliveries that wait in the lane of their aggregate.
-type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<ParsedDelivery>>>>;
 
 impl Consumer {
     /// Creates a consumer. Its handler MUST be bound to the store that contains the outbox, because an event and its
@@ -142,34 +139,36 @@ struct Worker {
 impl Worker {
     fn new(processor: EventProcessor, subscription: Arc<dyn Subscription>) -> Worker {
         let closing = processor.outbox.stopping().child_token();
-        Worker { processor, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), closing }
+        let lanes = Lanes::new(processor.bound.settings.order);
+        Worker { processor, subscription, lanes, tasks: TaskTracker::new(), closing }
     }
 
     /// Runs until the process stops, the subscription ends or a settlement fails; then waits for the deliveries in
     /// progress.
     async fn run(self) -> Option<BrokerError> {
         let mut ungrouped_until = DateTime::UNIX_EPOCH;
+        let mut intake = Intake::new(&self.processor, self.subscription.as_ref());
         let end = loop {
-            let deliveries = tokio::select! {
+            let received = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => break None,
-                next = self.subscription.next() => match next {
-                    Ok(deliveries) => deliveries,
-                    Err(error) => break Some(error),
-                },
+                received = intake.next() => received,
             };
-            let deliveries: Vec<ParsedDelivery> = deliveries.into_iter().map(ParsedDelivery::of).collect();
+            let Received { deliveries, read_ahead } = match received {
+                Ok(received) => received,
+                Err(error) => break Some(error),
+            };
             if !are_received(&self.processor, &deliveries, &self.closing).await {
                 break None;
             }
-            let fresh = self.join_lanes(deliveries);
+            let fresh = self.lanes.join(deliveries);
             let is_ungrouped = self.processor.bound.external.is_some()
                 || self.processor.breaker.is_open()
                 || self.processor.outbox.now() < ungrouped_until;
             let group = if is_ungrouped {
                 GroupOutcome { single: fresh, ..GroupOutcome::default() }
             } else {
-                Groups::of(&self.processor).apply(fresh).await
+                intake.apply(fresh, read_ahead, &self.lanes).await
             };
             if group.is_slow {
                 ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
@@ -183,34 +182,10 @@ impl Worker {
         end
     }
 
-    fn order(&self) -> ConsumeOrder {
-        self.processor.bound.settings.order
-    }
-
-    /// Appends deliveries to the lane of their aggregate, if it has one; returns the others.
-    fn join_lanes(&self, deliveries: Vec<ParsedDelivery>) -> Vec<ParsedDelivery> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut fresh = Vec::with_capacity(deliveries.len());
-        for parsed in deliveries {
-            match lanes.get_mut(&parsed.lane(self.order())) {
-                Some(lane) => lane.push_back(parsed),
-                None => fresh.push(parsed),
-            }
-        }
-        fresh
-    }
-
     /// Opens a lane for each aggregate. The lanes run concurrently.
     fn open_lanes(&self, deliveries: Vec<ParsedDelivery>) {
         for parsed in deliveries {
-            let key = parsed.lane(self.order());
-            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(lane) = lanes.get_mut(&key) {
-                lane.push_back(parsed);
-                continue;
-            }
-            lanes.insert(key.clone(), VecDeque::from([parsed]));
-            drop(lanes);
+            let Some(key) = self.lanes.push(parsed) else { continue };
             let worker = self.clone();
             let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
             drop(self.processor.outbox.spawn(lane));
@@ -218,16 +193,7 @@ impl Worker {
     }
 
     async fn drain_lane(self, key: AggregateRef) {
-        loop {
-            let next = {
-                let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = lanes.get_mut(&key).and_then(VecDeque::pop_front);
-                if next.is_none() {
-                    lanes.remove(&key);
-                }
-                next
-            };
-            let Some(ParsedDelivery { delivery, .. }) = next else { return };
+        while let Some(ParsedDelivery { delivery, .. }) = self.lanes.next(&key) {
             if self.closing.is_cancelled() {
                 // The delivery is not processed: closing the subscription returns it to the queue.
                 continue;

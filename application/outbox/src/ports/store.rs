@@ -40,6 +40,11 @@ pub trait Store: Send + Sync {
     /// Opens a view for reads only. It MUST see every unit of work committed before this call, and MUST NOT block
     /// writers.
     async fn view(&self) -> Result<Box<Self::View>, StoreError>;
+
+    /// Whether transactions that write run one after the other, so that concurrent work gains nothing. It affects speed only.
+    fn has_single_writer(&self) -> bool {
+        false
+    }
 }
 
 /// A store reduced to the outbox ports; used by relay, drainer and operations.
@@ -161,6 +166,10 @@ impl<S: Store + ?Sized> Store for Erased<Arc<S>> {
 
     async fn view(&self) -> Result<Box<dyn View>, StoreError> {
         Ok(Box::new(Erased(self.0.view().await?)))
+    }
+
+    fn has_single_writer(&self) -> bool {
+        self.0.has_single_writer()
     }
 }
 

@@ -126,6 +126,10 @@ impl Library {
 
     pub(crate) fn start(&self) {
         self.start_relay();
+        self.start_consumers();
+    }
+
+    pub(crate) fn start_consumers(&self) {
         runtime::start_consumers(&self.outbox, self.consumers.clone(), &ConsumerSettings::default());
     }
 

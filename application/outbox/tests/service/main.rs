@@ -12,6 +12,7 @@ mod event_flows;
 mod external;
 mod fairness;
 mod gauges;
+mod groups_ahead;
 mod idle_consumers;
 mod jobs;
 mod library;

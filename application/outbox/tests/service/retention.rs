@@ -277,7 +277,7 @@ async fn pages_continue_after_the_low_water_mark_until_the_rows_are_too_new() {
 
 impl Library {
     /// Writes the first consume-log record of an event.
-    async fn record(&self, consumer: &str, id: &str, status: ConsumeStatus) {
+    pub(crate) async fn record(&self, consumer: &str, id: &str, status: ConsumeStatus) {
         let row = self.row(id).await;
         let record = Consumption {
             consumer: consumer.to_owned(),

@@ -237,6 +237,7 @@ impl Broker for FaultyBroker {
             queue: queue.to_owned(),
             broker,
             unsettled: Mutex::default(),
+            arriving: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -255,6 +256,8 @@ struct FaultySubscription {
     queue: String,
     broker: FaultyBroker,
     unsettled: Mutex<BTreeMap<DeliveryTag, Delivery>>,
+    /// Deliveries that were received, but not returned yet.
+    arriving: tokio::sync::Mutex<Vec<Delivery>>,
 }
 
 impl FaultySubscription {
@@ -320,19 +323,23 @@ impl Subscription for FaultySubscription {
         if process.faults.occurs(Fault::ChannelClosed) {
             return Err(self.close_channel().await);
         }
-        let mut deliveries = self.inner.next().await?;
-        self.maybe_reorder(&mut deliveries);
-        process.note(|| {
-            let ids =
-                deliveries.iter().map(|it| it.message.message_id.as_deref().unwrap_or("a foreign message"));
-            format!("{} delivers {}", self.queue, ids.collect::<Vec<_>>().join(" "))
-        });
-        {
+        // A call that is cancelled during the delay loses nothing: the next one returns these deliveries.
+        let mut arriving = self.arriving.lock().await;
+        if arriving.is_empty() {
+            let mut deliveries = self.inner.next().await?;
+            self.maybe_reorder(&mut deliveries);
+            process.note(|| {
+                let ids = deliveries
+                    .iter()
+                    .map(|it| it.message.message_id.as_deref().unwrap_or("a foreign message"));
+                format!("{} delivers {}", self.queue, ids.collect::<Vec<_>>().join(" "))
+            });
             let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
             unsettled.extend(deliveries.iter().map(|delivery| (delivery.tag, delivery.clone())));
+            *arriving = deliveries;
         }
         process.faults.delay().await;
-        Ok(deliveries)
+        Ok(std::mem::take(&mut *arriving))
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {

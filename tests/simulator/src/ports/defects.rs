@@ -200,6 +200,10 @@ impl Store for DefectiveStore {
         let inner = self.inner.view().await?;
         Ok(Box::new(Wrapped(Defective { inner, defect: self.defect })))
     }
+
+    fn has_single_writer(&self) -> bool {
+        self.inner.has_single_writer()
+    }
 }
 
 /// A unit of work or a view with a defect.

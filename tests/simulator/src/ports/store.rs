@@ -46,4 +46,8 @@ impl Store for FaultyStore {
         let inner = self.inner.view().await?;
         Ok(Box::new(Wrapped(Faulty::new(inner, self.process.clone(), self.flavour, viewing))))
     }
+
+    fn has_single_writer(&self) -> bool {
+        self.inner.has_single_writer()
+    }
 }
