@@ -300,9 +300,12 @@ fn may_use_crate(location: CrateLocation<'_>, kind: Option<Kind>, folder: &Path)
         let is_fake = other.folder.starts_with(FAKE)
             && (location.half == Half::Marketplace || other.half == Half::Toolkit);
         let fake_in_tests = kind == Some(Kind::Dev) && is_fake && location.layer != Layer::Domain;
+        // The contract contains the fault wrappers of the ports.
+        let faults_in_tests =
+            kind == Some(Kind::Dev) && other.layer == Layer::Contract && location.layer == Layer::Application;
         // A crate enables its own test features through a dev-dependency on itself.
         let own_features = kind == Some(Kind::Dev) && location.folder == other.folder;
-        fake_in_tests || own_features || location.may_depend_on(other)
+        fake_in_tests || faults_in_tests || own_features || location.may_depend_on(other)
     })
 }
 
