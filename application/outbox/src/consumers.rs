@@ -22,6 +22,7 @@ mod intake;
 mod lanes;
 mod outage;
 mod outcome;
+mod read_ahead;
 mod received_event;
 mod reception;
 mod registration;

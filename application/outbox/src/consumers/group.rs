@@ -12,7 +12,7 @@ use super::bound::HandlerUnit;
 use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
 use super::gate::{Verdict, plan};
 use super::identity::{ParsedDelivery, claimed_aggregate, matches_row};
-use super::intake::ReadAhead;
+use super::read_ahead::ReadAhead;
 use crate::event_line::EventFields;
 use crate::handler::Applied;
 use crate::history;

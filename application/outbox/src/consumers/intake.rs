@@ -1,10 +1,6 @@
 //! Receives the deliveries of one subscription in groups. While a full group is applied, the next one is received, and its
 //! rows are read. A store with a single writer gains nothing from this: its groups would be half as large, with twice as many
 //! commits one after the other.
-//!
-//! **Invariant:** rows that were read ahead lead to the same writes as rows read in the unit of work. Every event of their
-//! aggregates was unrecorded, and its new record is written only if it still has none; events that a consumer has settled
-//! stay settled; and the group in progress has none of these aggregates.
 
 use std::collections::BTreeSet;
 
@@ -16,27 +12,8 @@ use super::event_processor::EventProcessor;
 use super::group::{GroupOutcome, Groups, aggregate_of};
 use super::identity::ParsedDelivery;
 use super::lanes::Lanes;
+use super::read_ahead::ReadAhead;
 use crate::ports::{BrokerError, StoreError, Subscription, Unapplied};
-
-/// The unsettled events of some aggregates, read before the unit of work of their group begins.
-#[derive(Debug)]
-pub(super) struct ReadAhead {
-    aggregates: BTreeSet<AggregateRef>,
-    unapplied: Vec<Unapplied>,
-}
-
-impl ReadAhead {
-    /// The unsettled events of these aggregates, sorted by aggregate; `None` if not all of them were read.
-    pub(super) fn of(self, aggregates: &[AggregateRef]) -> Option<Vec<Unapplied>> {
-        if !aggregates.iter().all(|aggregate| self.aggregates.contains(aggregate)) {
-            return None;
-        }
-        let wanted: BTreeSet<&AggregateRef> = aggregates.iter().collect();
-        let mut unapplied = self.unapplied;
-        unapplied.retain(|one| wanted.contains(&one.event.aggregate));
-        Some(unapplied)
-    }
-}
 
 /// The next group of deliveries, and the rows that were read for it.
 pub(super) struct Received {
@@ -143,7 +120,7 @@ impl<'w> Intake<'w> {
         match self.unapplied(&aggregates).await {
             // The worker that has recorded an event may settle it at any time.
             Ok(unapplied) if unapplied.iter().any(|one| one.record.is_some()) => {}
-            Ok(unapplied) => self.read_ahead = Some(ReadAhead { aggregates, unapplied }),
+            Ok(unapplied) => self.read_ahead = Some(ReadAhead::new(aggregates, unapplied)),
             Err(error) => {
                 debug!(code = "consumer.read-ahead-failed", %error, consumer = self.processor.name(), "[{}] reading ahead failed; the group reads again", self.processor.name());
             }
