@@ -4,6 +4,7 @@ mod archive;
 mod capacity;
 mod fairness;
 mod migrations;
+mod sustained;
 mod webhooks;
 
 use std::time::{Duration, Instant};
