@@ -164,7 +164,7 @@ async fn wait_for_effects(snapshot: &DatabaseSnapshot, orders: usize) {
 async fn effects(snapshot: &DatabaseSnapshot, from: DateTime<Utc>, to: DateTime<Utc>) -> Vec<Duration> {
     let rows = snapshot
         .table(&format!(
-            "SELECT CAST(e.create_time AS CHAR(32)), CAST(c.create_time AS CHAR(32)) FROM outbox_events e \
+            "SELECT e.create_time, c.create_time FROM outbox_events e \
              JOIN listing_changes c ON c.event_id = e.event_id \
              WHERE e.create_time >= {} AND e.create_time < {}",
             literal(from),
