@@ -70,9 +70,9 @@ async fn order_latency_beside_open_transaction_is_printed(pair: Pair) {
         "  POST /api/v1/orders: {}",
         summary(&mut placed.iter().map(|(_, took)| *took).collect::<Vec<_>>())
     );
-    println!("  commit to effect, before:          {}", summary(&mut clean));
-    println!("  commit to effect, beside it:       {}", summary(&mut held));
-    println!("  commit to effect, its last minute: {}", summary(&mut last));
+    println!("  commit to effect, before:                  {}", summary(&mut clean));
+    println!("  commit to effect, beside the transaction:  {}", summary(&mut held));
+    println!("  commit to effect, in its last minute:      {}", summary(&mut last));
     let rate = held.len() as f64 / (f64::from(ORDERS_PER_SECOND) * held_for.as_secs_f64());
     let limit = percentile(&mut clean, 99).mul_f64(PROMISED_LATENCY);
     let ratio = percentile(&mut held, 99).as_secs_f64() / percentile(&mut clean, 99).as_secs_f64();
