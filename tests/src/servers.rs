@@ -25,7 +25,7 @@ use crate::process::BoxError;
 /// Whether acknowledged writes survive a crash of the machine. They survive a crash of the server process in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Acknowledged writes survive a crash of the machine, as in production.
+    /// Acknowledged writes survive a crash of the machine, and caches and logs have a size, as in production.
     Full,
     /// Writes are not synchronized to disk (no fsync): for tests in which the machine does not crash.
     None,

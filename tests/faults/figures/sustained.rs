@@ -1,6 +1,6 @@
-//! A constant rate of orders for a long time: beside a transaction that someone leaves open, and for hours. Each order is of a new
-//! product, so that the service receives twice as many requests. `HANDOVER_SUSTAINED_SECONDS` sets the length: 600 for the transaction
-//! and 7200 for the other test are what the limits are promised for.
+//! A constant rate of orders for a long time: beside a transaction that someone leaves open, and for hours.
+//! `HANDOVER_SUSTAINED_SECONDS` sets the length: 600 for the transaction and 7200 for the other test are what the limits are
+//! promised for.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ async fn order_latency_beside_open_transaction_is_printed(pair: Pair) {
     let deployment = Deployment::with_own_servers(pair).await;
     let server = deployment.launch().start().unwrap();
     let snapshot = deployment.snapshot().await;
-    let orders = place_orders(&Api::of(&server), WARM_UP + CLEAN + held_for + CLEAN);
+    let orders = place_orders(&Api::of(&server), &snapshot, WARM_UP + CLEAN + held_for + CLEAN).await;
     tokio::time::sleep(WARM_UP).await;
 
     let clean_from = Utc::now();
@@ -100,7 +100,7 @@ async fn memory_and_latency_stay_constant(pair: Pair) {
     let deployment = Deployment::with_own_servers(pair).await;
     let server = deployment.launch().start().unwrap();
     let snapshot = deployment.snapshot().await;
-    let orders = place_orders(&Api::of(&server), WARM_UP + lasts);
+    let orders = place_orders(&Api::of(&server), &snapshot, WARM_UP + lasts).await;
     tokio::time::sleep(WARM_UP).await;
 
     let from = Utc::now();
@@ -131,25 +131,51 @@ async fn memory_and_latency_stay_constant(pair: Pair) {
     assert!(ratio <= PROMISED_LATENCY, "p99 is {ratio:.2} of that at the beginning");
 }
 
-/// Lists products and orders them at a constant rate for this long. Returns when each order was placed and how long it took.
-fn place_orders(api: &Api, lasts: Duration) -> JoinHandle<Vec<(DateTime<Utc>, Duration)>> {
-    api.issue_tokens(SELLER..=BUYER);
+/// Orders products at a constant rate for this long. Returns when each order was placed and how long it took.
+async fn place_orders(
+    api: &Api,
+    snapshot: &DatabaseSnapshot,
+    lasts: Duration,
+) -> JoinHandle<Vec<(DateTime<Utc>, Duration)>> {
+    let number = u64::from(ORDERS_PER_SECOND) * lasts.as_secs();
+    list_products(snapshot, number).await;
+    api.issue_tokens(BUYER..=BUYER);
     let api = api.clone();
     tokio::spawn(async move {
         let mut tick = tokio::time::interval(Duration::from_secs(1) / ORDERS_PER_SECOND);
         let mut orders = JoinSet::new();
-        for n in 0..u64::from(ORDERS_PER_SECOND) * lasts.as_secs() {
+        let mut placed = Vec::new();
+        for product in 1..=number {
             tick.tick().await;
             let api = api.clone();
             orders.spawn(async move {
-                let product = api.list_product(SELLER, &format!("Lamp {n}")).await.unwrap().id("productId");
                 let (at, begun) = (Utc::now(), Instant::now());
-                assert_eq!(api.place_order(BUYER, product).await.unwrap().status, 201);
+                assert_eq!(api.place_order(BUYER, product as i64).await.unwrap().status, 201);
                 (at, begun.elapsed())
             });
+            // A finished task keeps its memory until it is joined.
+            while let Some(order) = orders.try_join_next() {
+                placed.push(order.unwrap());
+            }
         }
-        orders.join_all().await
+        placed.extend(orders.join_all().await);
+        placed
     })
+}
+
+/// Puts at least this number of products on sale, with the ids from 1.
+async fn list_products(snapshot: &DatabaseSnapshot, number: u64) {
+    const COLUMNS: &str =
+        "tenant_id, seller_id, title, price_minor, status, version, create_time, update_time";
+    const AT: &str = "'2026-02-04 10:30:00.000001'";
+    let first = format!("VALUES (1, 1, {SELLER}, 'Lamp', 1000, 'on_sale', 0, {AT}, {AT})");
+    snapshot.change(&format!("INSERT INTO products (id, {COLUMNS}) {first}")).await;
+    let mut listed = 1;
+    while listed < number {
+        let next = format!("SELECT id + {listed}, {COLUMNS} FROM products");
+        snapshot.change(&format!("INSERT INTO products (id, {COLUMNS}) {next}")).await;
+        listed *= 2;
+    }
 }
 
 async fn wait_for_effects(snapshot: &DatabaseSnapshot, orders: usize) {

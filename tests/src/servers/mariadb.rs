@@ -65,8 +65,6 @@ pub(super) fn command(
             "--skip-name-resolve",
             "--skip-log-bin",
             "--max-connections=300",
-            "--innodb-buffer-pool-size=128M",
-            "--innodb-log-file-size=64M",
             // Defaults that an administrator may have set for other services must not affect the program.
             "--sql-mode=",
             "--character-set-server=latin1",
@@ -75,13 +73,21 @@ pub(super) fn command(
         ]
         .map(str::to_owned),
     );
-    match durability {
-        Durability::Full => command.push("--innodb-flush-log-at-trx-commit=1".to_owned()),
-        Durability::None => command.extend(
-            ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync"]
-                .map(str::to_owned),
-        ),
-    }
+    let of_durability: &[&str] = match durability {
+        Durability::Full => &[
+            "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-buffer-pool-size=512M",
+            "--innodb-log-file-size=1G",
+        ],
+        Durability::None => &[
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-doublewrite=0",
+            "--innodb-flush-method=nosync",
+            "--innodb-buffer-pool-size=128M",
+            "--innodb-log-file-size=64M",
+        ],
+    };
+    command.extend(of_durability.iter().map(|&option| option.to_owned()));
     match encryption {
         Encryption::None => {}
         Encryption::Offered => {

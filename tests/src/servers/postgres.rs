@@ -83,18 +83,22 @@ pub(super) fn command(
         "listen_addresses=127.0.0.1".to_owned(),
         format!("unix_socket_directories={}", folder.display()),
         "max_connections=300".to_owned(),
-        "shared_buffers=64MB".to_owned(),
-        "autovacuum_naptime=1s".to_owned(),
         "log_line_prefix=%m [%p] %d ".to_owned(),
         // Defaults that an administrator may have set for other services must not affect the program.
         "default_transaction_isolation=serializable".to_owned(),
         "timezone=Asia/Shanghai".to_owned(),
     ];
-    match durability {
-        Durability::Full => {}
-        Durability::None => settings
-            .extend(["fsync=off", "synchronous_commit=off", "full_page_writes=off"].map(str::to_owned)),
-    }
+    let of_durability: &[&str] = match durability {
+        Durability::Full => &["shared_buffers=512MB", "max_wal_size=4GB"],
+        Durability::None => &[
+            "shared_buffers=64MB",
+            "autovacuum_naptime=1s",
+            "fsync=off",
+            "synchronous_commit=off",
+            "full_page_writes=off",
+        ],
+    };
+    settings.extend(of_durability.iter().map(|&setting| setting.to_owned()));
     match encryption {
         Encryption::None => {}
         Encryption::Offered => {
