@@ -73,7 +73,7 @@ pub use event_id::{event_id, uuid_v7};
 pub use event_line::EVENT_TARGET;
 pub use figures::{ConsumerFigures, Distribution, Figures, PERIOD};
 pub use lease_watch::{LeaseWatch, is_in_the_future};
-pub use low_water_mark::LowWaterMark;
+pub use low_water_mark::{LowWaterMark, SearchFrom};
 pub use outbox::{ConsumerQueue, Outbox};
 pub use page::Page;
 pub use privacy::MASK;

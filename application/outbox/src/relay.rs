@@ -16,15 +16,15 @@ mod rest;
 mod settlement;
 mod window;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::PartitionSet;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use crate::low_water_mark::LowWaterMark;
+use crate::low_water_mark::{LowWaterMark, SearchFrom};
 use crate::outbox::Outbox;
 use crate::ports::{Due, DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
@@ -66,7 +66,7 @@ pub struct Relay {
     is_complete: bool,
     publishes: Publishes,
     next_late_retry_search: Instant,
-    low_water: LowWaterMark,
+    low_water: Arc<Mutex<LowWaterMark>>,
     /// Partitions of the last search: rows of others may be below the mark.
     searched: PartitionSet,
     /// The search behind a backlog; `None` if the last window was not full.
@@ -82,7 +82,7 @@ impl Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         let next_late_retry_search = Instant::now();
         let admission = Admission::new(settings.max_queued);
-        let low_water = LowWaterMark::new(settings.scan_interval, settings.slow_search);
+        let low_water = Arc::new(Mutex::new(LowWaterMark::new(settings.scan_interval, settings.slow_search)));
         Relay {
             outbox,
             wake,
@@ -149,10 +149,16 @@ impl Relay {
         let Some(room) = self.wait_for_room().await? else { return Ok(Step::Worked) };
         let owned = self.ownership.leases().valid();
         let limit = self.limit(room);
-        let Due { rows: mut due, next } = self.due(owned, now, limit).await?;
+        let (from, Due { rows: mut due, next }) = self.due(owned, now, limit).await?;
+        self.search_fully(owned, now);
         let found = due.len();
-        let rest = Rest::after(found, limit);
-        self.search_behind(&due, limit);
+        let rest = match from.late {
+            Some(_) => Rest::Some,
+            None => {
+                self.search_behind(&due, limit);
+                Rest::after(found, limit)
+            }
+        };
         self.in_flight.retain_other_sequences(&mut due, self.outbox.registry.unordered());
         due.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         let rest = if due.len() < found { Rest::Some } else { rest };
@@ -315,21 +321,49 @@ impl Relay {
         }
     }
 
-    async fn due(&mut self, owned: PartitionSet, now: DateTime<Utc>, limit: u32) -> Result<Due, StoreError> {
+    async fn due(
+        &mut self,
+        owned: PartitionSet,
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<(SearchFrom, Due), StoreError> {
         let mut view = self.outbox.view().await?;
         if owned != self.searched {
             self.searched = owned;
-            self.low_water.reset();
+            lock(&self.low_water).reset();
             self.look_ahead = None;
         }
-        let from_id = self.low_water.begin();
-        let query = DueQuery { from_id, limit, ..self.due_query(owned, now) };
+        let from = lock(&self.low_water).begin();
+        let limit = from.late.map_or(limit, |late| late.min(limit));
+        let query = DueQuery { from_id: from.id, limit, ..self.due_query(owned, now) };
         self.is_complete = true;
         let begun = Instant::now();
         let due = view.outbox_view().outbox_due(&query).await?;
-        let pending = due.rows.iter().map(|row| row.id).chain(query.in_flight);
-        self.low_water.found(from_id, pending.min(), begun.elapsed());
-        Ok(due)
+        let in_flight = query.in_flight.into_iter().filter(|id| *id >= from.id);
+        let pending = due.rows.iter().map(|row| row.id).chain(in_flight);
+        lock(&self.low_water).found(from, pending.min(), begun.elapsed());
+        Ok((from, due))
+    }
+
+    /// Searches rows below the mark, if it is time for it. The next search begins at those that are found.
+    fn search_fully(&self, owned: PartitionSet, now: DateTime<Utc>) {
+        let Some(mark) = lock(&self.low_water).search_fully() else { return };
+        let query = self.due_query(owned, now);
+        let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
+        self.outbox.tx.tasks().spawn_until_stop(async move {
+            let (due, took) = match timed_due(&outbox, &query).await {
+                Ok(found) => found,
+                Err(error) => {
+                    debug!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
+                    return lock(&low_water).not_searched();
+                }
+            };
+            let late: Vec<i64> = due.rows.iter().map(|row| row.id).filter(|id| *id < mark).collect();
+            lock(&low_water).searched(&late, took);
+            if !late.is_empty() {
+                wake.notify(owned);
+            }
+        });
     }
 
     /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
@@ -337,7 +371,7 @@ impl Relay {
         let now = self.outbox.now();
         let until_due = next_due
             .map_or(self.settings.scan_interval, |due| (due - now).to_std().unwrap_or(Duration::ZERO));
-        self.low_water.full_within(until_due);
+        lock(&self.low_water).full_within(until_due);
         until_due.min(self.settings.scan_interval).min(self.ownership.until_tick())
     }
 
@@ -356,6 +390,18 @@ impl Relay {
             }
         }
     }
+}
+
+fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
+    mark.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The due rows, and the time of the query.
+async fn timed_due(outbox: &Outbox, query: &DueQuery) -> Result<(Due, Duration), StoreError> {
+    let mut view = outbox.view().await?;
+    let begun = Instant::now();
+    let due = view.outbox_view().outbox_due(query).await?;
+    Ok((due, begun.elapsed()))
 }
 
 enum Step {

@@ -36,8 +36,8 @@ pub struct RelaySettings {
     pub confirm_timeout: Duration,
     /// Longest pause between two probes of an unreachable broker or database.
     pub probe_cap: Duration,
-    /// If a search for due rows takes longer, later ones begin at the lowest id that was due recently, and only one per
-    /// `scan_interval` reads everything.
+    /// If a search for due rows takes longer, later ones begin at the lowest id that was due recently, and one per
+    /// `scan_interval` reads everything, beside them.
     pub slow_search: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Default for RelaySettings {
             lease_ms: 5_000,
             confirm_timeout: Duration::from_secs(10),
             probe_cap: Duration::from_secs(2),
-            slow_search: Duration::from_millis(20),
+            slow_search: Duration::from_millis(10),
         }
     }
 }

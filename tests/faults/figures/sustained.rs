@@ -49,11 +49,17 @@ async fn order_latency_beside_open_transaction_is_printed(pair: Pair) {
     tokio::time::sleep(CLEAN).await;
     let held_from = Utc::now();
     let holder = snapshot.on_one_connection();
-    let begin = match pair.database_server() {
-        Some(ServerKind::MariaDb) => "START TRANSACTION WITH CONSISTENT SNAPSHOT",
-        Some(ServerKind::Postgres) | None => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    let begin: &[&str] = match pair.database_server() {
+        // The level of the server, SERIALIZABLE, would lock the rows that the transaction reads.
+        Some(ServerKind::MariaDb) => &[
+            "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        ],
+        Some(ServerKind::Postgres) | None => &["BEGIN ISOLATION LEVEL REPEATABLE READ"],
     };
-    holder.change(begin).await;
+    for statement in begin {
+        holder.change(statement).await;
+    }
     holder.number("SELECT count(*) FROM outbox_partitions").await;
     tokio::time::sleep(held_for).await;
     holder.change("ROLLBACK").await;

@@ -39,7 +39,7 @@ use upkeep_state::UpkeepState;
 
 /// Time after which a search for ready messages counts as slow: it reads the dead versions of settled messages, which the
 /// database keeps while another transaction is open.
-const SLOW_SEARCH: Duration = Duration::from_millis(20);
+const SLOW_SEARCH: Duration = Duration::from_millis(10);
 
 /// A message broker on the tables of a store. Cheap to clone: clones share the state.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl DatabaseBroker {
     }
 
     /// The same, with another time after which a search for ready messages counts as slow. While the last search of a whole
-    /// queue was slow, a subscription searches the whole queue once a second, and otherwise begins at a mark ([`LowWaterMark`]).
+    /// queue was slow, a subscription begins at a mark, and the whole queue is searched once a second beside it ([`LowWaterMark`]).
     pub fn with_slow_search(store: &SqlStore, slow_search: Duration) -> DatabaseBroker {
         DatabaseBroker {
             inner: Arc::new(Inner {

@@ -1,12 +1,14 @@
 //! Claiming: a subscription assigns ready messages of its queue to its session, up to the prefetch limit.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use handover_outbox::ports::{Delivery, StoreError};
-
 use tokio::time::Instant;
+use tracing::debug;
 
-use super::inner::lock;
+use super::inner::{Inner, lock};
 use super::messages::{COLUMNS, MessageTable, Queued};
 use super::subscription::DatabaseSubscription;
 use crate::dialect::{Claiming, MAX_ROWS, padded, placeholders};
@@ -31,19 +33,46 @@ impl DatabaseSubscription {
             messages = self.undelivered(&mut session).await?;
         }
         if messages.is_empty() {
-            let from_id = lock(&self.low_water).begin();
+            let from = lock(&self.low_water).begin();
+            let room = from.late.map_or(room, |late| room.min(usize::try_from(late).unwrap_or(usize::MAX)));
             let begun = Instant::now();
             messages = match session.dialect.claiming() {
-                Claiming::UpdateReturning => self.claim_with_update(&mut session, from_id, room).await?,
-                Claiming::SkipLocked => self.claim_with_skip_locked(&mut session, from_id, room).await?,
+                Claiming::UpdateReturning => self.claim_with_update(&mut session, from.id, room).await?,
+                Claiming::SkipLocked => self.claim_with_skip_locked(&mut session, from.id, room).await?,
             };
             let lowest = messages.iter().map(|queued| queued.id).min();
-            lock(&self.low_water).found(from_id, lowest, begun.elapsed());
+            lock(&self.low_water).found(from, lowest, begun.elapsed());
+            self.search_fully();
         }
         messages.sort_unstable_by_key(|queued| queued.id);
         lock(&self.unsettled).extend(messages.iter().map(|queued| queued.id));
         self.claim_in_progress.store(false, Ordering::Release);
         Ok(messages.into_iter().map(Queued::delivery).collect())
+    }
+
+    /// Searches ready messages below the mark, if it is time for it. The next claim begins at those that are found.
+    fn search_fully(&self) {
+        let Some(mark) = lock(&self.low_water).search_fully() else { return };
+        let (broker, queue) = (Arc::clone(&self.broker), self.queue.clone());
+        let (low_water, limit) = (Arc::clone(&self.low_water), self.prefetch);
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "the claim does not wait for it, and it changes nothing"
+        )]
+        drop(tokio::spawn(async move {
+            match broker.ready_below(&queue, mark, limit).await {
+                Ok((late, took)) => {
+                    lock(&low_water).searched(&late, took);
+                    if !late.is_empty() {
+                        broker.notify_queue(&queue);
+                    }
+                }
+                Err(error) => {
+                    debug!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
+                    lock(&low_water).not_searched();
+                }
+            }
+        }));
     }
 
     /// Messages that the session has claimed but not delivered.
@@ -109,5 +138,28 @@ impl DatabaseSubscription {
         }
         session.commit_now().await?;
         Ok(messages)
+    }
+}
+
+impl Inner {
+    /// The ids below `mark` of the first ready messages of a queue, and the time of the query.
+    async fn ready_below(
+        &self,
+        queue: &str,
+        mark: i64,
+        limit: usize,
+    ) -> Result<(Vec<i64>, Duration), StoreError> {
+        let mut session = self.store.reading().await?;
+        let sql = format!(
+            "SELECT {COLUMNS} FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL \
+             AND id < ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ?",
+            index = session.dialect.index("idx_outbox_broker_ready"),
+        );
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let begun = Instant::now();
+        let rows = session.fetch(&sql, values![queue, mark, self.now(), limit]).await?;
+        let took = begun.elapsed();
+        let messages = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
+        Ok((messages.into_iter().map(|queued| queued.id).collect(), took))
     }
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_outbox::LowWaterMark;
@@ -33,7 +32,7 @@ pub(super) struct DatabaseSubscription {
     pub(super) unsettled: Mutex<BTreeSet<i64>>,
     pub(super) claim_in_progress: AtomicBool,
     /// Where the search for ready messages begins.
-    pub(super) low_water: Mutex<LowWaterMark>,
+    pub(super) low_water: Arc<Mutex<LowWaterMark>>,
     /// Prevents a claim from running while a nack requeues messages.
     pub(super) requeue_gate: tokio::sync::Mutex<()>,
     /// Notifications for the queue; the lock also serializes calls of `next`.
@@ -72,7 +71,7 @@ impl DatabaseSubscription {
         let state = Arc::new(SubscriptionState::default());
         lock(&broker.live).insert(session, state.clone());
         let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(&queue));
-        let low_water = Mutex::new(LowWaterMark::new(POLL_INTERVAL, broker.slow_search));
+        let low_water = Arc::new(Mutex::new(LowWaterMark::new(POLL_INTERVAL, broker.slow_search)));
         Ok(DatabaseSubscription {
             broker,
             queue,
@@ -248,7 +247,7 @@ impl Subscription for DatabaseSubscription {
                     .await?;
                 self.mark_settled(&ids);
                 // The messages are below the mark.
-                lock(&self.low_water).full_within(Duration::ZERO);
+                lock(&self.low_water).are_late(&ids);
                 self.broker.notify_queue(&self.queue);
             }
             Requeue::No => {
