@@ -86,7 +86,12 @@ macro_rules! on_server {
 
             impl Service<$engine> {
                 pub(super) async fn new() -> Result<Service<$engine>, Box<dyn std::error::Error + Send + Sync>> {
-                    let database = shared($kind).await.database(None).await?;
+                    Service::<$engine>::on(shared($kind).await.database(None).await?).await
+                }
+
+                pub(super) async fn on(
+                    database: TestDatabase,
+                ) -> Result<Service<$engine>, Box<dyn std::error::Error + Send + Sync>> {
                     let pool = PoolOptions::new().connect(&database.url()).await?;
                     sqlx::raw_sql("CREATE TABLE effects (event_id VARCHAR(64) NOT NULL, note VARCHAR(64) NOT NULL)")
                         .execute(&pool)

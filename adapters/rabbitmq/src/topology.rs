@@ -86,6 +86,14 @@ async fn receive(
                     missing.insert(exchange.clone());
                     break;
                 }
+                Err(error) if error.class() == ErrorClass::Denied => {
+                    let what = format!(
+                        "the queue {} cannot receive from the exchange {exchange} of another service: {error}. Solution: \
+                         give the user read permission on this exchange (rabbitmqctl set_permissions)",
+                        spec.name
+                    );
+                    return Err(BrokerError::Refused { what });
+                }
                 result => result.map_err(RabbitError::into_refused_or_unreachable)?,
             }
         }

@@ -77,6 +77,20 @@ async fn queue_receives_from_exchange_of_other_service_as_soon_as_it_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn exchange_that_the_user_may_not_read_is_refused_with_queue_exchange_and_remedy() {
+    let vhost = vhost().await;
+    vhost.set_readable("^(?!other).*").await.unwrap();
+    let receiver = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let spec = QueueSpec { receives_from: Some(OTHER.to_owned()), ..queue(QUEUE, &[KEY]) };
+    let what = refused(receiver.declare(&topology(&[spec.clone()])).await);
+    for part in [QUEUE, OTHER, "ACCESS_REFUSED", "read permission", "set_permissions"] {
+        assert!(what.contains(part), "{part} is not in: {what}");
+    }
+    vhost.set_readable(".*").await.unwrap();
+    receiver.declare(&topology(&[spec])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queue_that_receives_delivers_to_one_subscription_at_a_time() {
     let vhost = vhost().await;
     let (receiver, _) = receiving(&vhost.url()).await;

@@ -44,6 +44,16 @@ impl TestVhost {
         format!("rabbit_misc:r(<<\"{}\">>, {kind}, <<\"{name}\">>)", self.name)
     }
 
+    /// Lets the user of the tests read the queues and exchanges whose names match a pattern, as an administrator.
+    pub async fn set_readable(&self, pattern: &str) -> Result<(), BoxError> {
+        let code = format!(
+            "rabbit_auth_backend_internal:set_permissions(<<\"{USER}\">>, <<\"{}\">>, <<\".*\">>, <<\".*\">>, \
+             <<\"{pattern}\">>, <<\"test\">>).",
+            self.name
+        );
+        self.server.eval(&code).await.map(drop)
+    }
+
     /// Sets a policy for the queues that match a pattern, as an administrator. `definition` is an Erlang property list.
     pub async fn set_policy(&self, name: &str, pattern: &str, definition: &str) -> Result<(), BoxError> {
         let code = format!(
