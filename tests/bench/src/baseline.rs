@@ -10,9 +10,9 @@ mod rabbitmq;
 mod statements;
 mod tables;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Driver};
 pub use error::BaselineError;
 pub use event::Event;
-pub(crate) use event::{Order, WebhookDelivery};
+pub(crate) use event::{Appended, Order, WebhookDelivery};
 pub(crate) use rabbitmq::RabbitConnection;
 pub(crate) use tables::Description;

@@ -14,11 +14,12 @@ drivers, except for growth and held. The ratio is the cost of ordering, leases, 
             the better of one and two connections
   consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries
   latency   relay, consumers, jobs; baseline: commit, publish, confirm, deliver, commit
-  growth    drain with SENT rows in the outbox; baseline: drain with an empty outbox
+  growth    drain and consume with settled events in the tables; baseline: the same with empty tables
   webhooks  the dispatcher, 50 endpoints; baseline: sign, post, and record each result in a transaction
   chain     orders over HTTP with idempotency keys, until each has its effect, half as many as
             --events; baseline: a server, a relay and a consumer that do the same
   held      drain, consume and chain beside an open transaction; baseline: the same without it
+  enqueue   transactions of a service that uses the crate; baseline: the same row inserted by hand
 
 Without --database it creates a database in a temporary folder. A database on a server must have no
 tables, queues on RabbitMQ must be missing or empty. Everything created there is dropped at the
@@ -44,7 +45,7 @@ pub enum Mode {
     Consume,
     /// Time from a commit to its confirm and to its effect
     Latency,
-    /// `drain` with an increasing number of SENT rows in the outbox
+    /// `drain` and `consume` with an increasing number of settled events
     Growth,
     /// Send a backlog of webhooks until the result of each is recorded
     Webhooks,
@@ -52,11 +53,13 @@ pub enum Mode {
     Chain,
     /// `drain`, `consume` and `chain` beside a transaction that stays open
     Held,
+    /// Transactions that enqueue an event through the crate `handover`
+    Enqueue,
 }
 
 impl Mode {
     /// All modes in the order in which they run.
-    pub(crate) const ALL: [Mode; 8] = [
+    pub(crate) const ALL: [Mode; 9] = [
         Mode::Orders,
         Mode::Drain,
         Mode::Consume,
@@ -65,6 +68,7 @@ impl Mode {
         Mode::Webhooks,
         Mode::Chain,
         Mode::Held,
+        Mode::Enqueue,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -77,6 +81,7 @@ impl Mode {
             Mode::Webhooks => "webhooks",
             Mode::Chain => "chain",
             Mode::Held => "held",
+            Mode::Enqueue => "enqueue",
         }
     }
 }
@@ -106,7 +111,7 @@ pub struct BenchArgs {
     /// Orders placed per second in mode `latency`
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value = "100")]
     pub rate: u32,
-    /// Numbers of SENT rows in the outbox in mode `growth`; each number gives one figure
+    /// Numbers of settled events in mode `growth`; each number gives two figures
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100_000_000), default_value = "1000000")]
     pub rows: Vec<u64>,
     /// Rounds of each figure; a round measures the service, then the baseline; the median is reported

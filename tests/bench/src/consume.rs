@@ -51,6 +51,11 @@ pub(crate) async fn measure(
 /// Fills the queue through the outbox, because the consumer of the service compares each message with its outbox row.
 pub(crate) async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
     fixture.clear().await?;
+    fill(fixture, plan).await
+}
+
+/// Adds a backlog to the queue.
+pub(crate) async fn fill(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
     backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Paid).await?;
     drain::drain(fixture, plan.events, plan.batch).await?;
     fixture.analyze().await

@@ -13,6 +13,7 @@ mod chain;
 pub mod cli;
 mod consume;
 mod drain;
+mod enqueue;
 mod error;
 pub mod event_latencies;
 mod fixture;
@@ -132,6 +133,7 @@ async fn measure_all(plan: &Plan, fixture: &Fixture, progress: &Progress) -> Res
             Mode::Webhooks => webhooks::measure(plan, fixture, progress).await?,
             Mode::Chain => chain::measure(plan, fixture, progress).await?,
             Mode::Held => held::measure(plan, fixture, progress).await?,
+            Mode::Enqueue => enqueue::measure(plan, fixture, progress).await?,
         });
     }
     let servers = fixture.describe().await?;

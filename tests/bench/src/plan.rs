@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<u32>,
     /// Orders placed per second in mode `latency`.
     pub(crate) rate: u32,
-    /// Numbers of SENT rows in the outbox in mode `growth`; each number gives one figure.
+    /// Numbers of settled events in mode `growth`; each number gives two figures.
     pub(crate) rows: Vec<u64>,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,

@@ -1,4 +1,5 @@
-//! The migration of a large outbox of the first version, while a process of that version inserts rows.
+//! The migration of a large outbox of the first version, while a process of that version inserts rows. `HANDOVER_SETTLED_ROWS` is the
+//! number of its rows.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,15 @@ use sqlx::{ConnectOptions as _, Connection as _, MySqlConnection, PgConnection};
 use super::summary;
 use crate::fresh;
 
-handover_tests::on_pairs!([million_rows_are_migrated_while_rows_are_inserted]:
+handover_tests::on_pairs!([large_outbox_is_migrated_while_rows_are_inserted]:
     #[ignore = "long: measures the migration"] sqlite SqliteAlone,
     #[ignore = "long: measures the migration"] mariadb MariaDbAlone,
     #[ignore = "long: measures the migration"] postgres PostgresAlone);
 
-/// Rows before the doublings.
+/// Number of rows, unless the variable sets another.
+const ROWS: u64 = 10_000_000;
 const FIRST: u64 = 1_000;
-const DOUBLINGS: u32 = 10;
+const ROWS_PER_STATEMENT: u64 = 500_000;
 /// Limits that a migration exceeds if it rewrites the table or builds an index of it, and no other on a slow machine.
 const MIGRATED_WITHIN: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -29,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const COLUMNS: &str = "event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, payload, status, create_time, \
                        update_time, sent_time";
 
-async fn million_rows_are_migrated_while_rows_are_inserted(pair: Pair) {
+async fn large_outbox_is_migrated_while_rows_are_inserted(pair: Pair) {
     let (_folder, mut launch) = fresh();
     let database = match pair.database_server() {
         None => None,
@@ -93,11 +95,16 @@ fn row(event_id: &str, aggregate: u64) -> String {
 
 /// Inserts the rows of the large outbox. Returns their number.
 async fn fill(snapshot: &DatabaseSnapshot) -> i64 {
-    let rows: Vec<String> = (1..=FIRST).map(|number| row(&format!("filled-{number}"), number)).collect();
-    snapshot.change(&insert(&format!("VALUES {}", rows.join(", ")))).await;
-    for doubling in 0..DOUBLINGS {
-        let columns = COLUMNS.replacen("event_id", &format!("'copy-{doubling}-' || id"), 1);
-        snapshot.change(&insert(&format!("SELECT {columns} FROM outbox_events"))).await;
+    let rows = std::env::var("HANDOVER_SETTLED_ROWS").map_or(ROWS, |rows| rows.parse().unwrap());
+    let first: Vec<String> = (1..=FIRST).map(|number| row(&format!("filled-{number}"), number)).collect();
+    snapshot.change(&insert(&format!("VALUES {}", first.join(", ")))).await;
+    let mut filled = FIRST;
+    while filled < rows {
+        let more = filled.min(rows - filled).min(ROWS_PER_STATEMENT);
+        let columns = COLUMNS.replacen("event_id", &format!("'copy-{filled}-' || id"), 1);
+        let copied = format!("SELECT {columns} FROM outbox_events ORDER BY id LIMIT {more}");
+        snapshot.change(&insert(&copied)).await;
+        filled += more;
     }
     snapshot.number("SELECT count(*) FROM outbox_events").await
 }

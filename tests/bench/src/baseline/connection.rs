@@ -1,6 +1,7 @@
 //! One connection to a database, without a pool.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::ConnectOptions as _;
@@ -9,13 +10,13 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 
 use super::error::BaselineError;
-use super::event::{Envelope, Event, Order, Placed, WebhookDelivery};
+use super::event::{Appended, Envelope, Event, Order, Placed, WebhookDelivery};
 use super::statements::{mysql, postgres, sqlite};
 
 /// Number of prepared statements that a connection caches. A statement is prepared separately for each number of rows.
 const STATEMENT_CACHE: usize = 1_024;
 /// Timeout for SQLite's write lock.
-const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A message in a queue of the database broker.
 #[derive(Debug)]
@@ -35,8 +36,9 @@ pub(crate) enum Engine {
 #[derive(Debug)]
 pub(crate) struct Connection(Driver);
 
+/// The driver's own connection.
 #[derive(Debug)]
-enum Driver {
+pub(crate) enum Driver {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
     MySql(MySqlConnection),
@@ -94,6 +96,10 @@ impl Connection {
         }
     }
 
+    pub(crate) fn driver(&mut self) -> &mut Driver {
+        &mut self.0
+    }
+
     pub(crate) fn engine(&self) -> Engine {
         match self.0 {
             Driver::Sqlite(_) => Engine::Sqlite,
@@ -146,6 +152,14 @@ impl Connection {
     /// As [`Connection::place`], with an idempotency key and the response that is stored with it.
     pub(crate) async fn place_once(&mut self, order: &Order, key: &str) -> Result<Placed, BaselineError> {
         on!(self, place(order, Some(key)))
+    }
+
+    /// Changes a product and appends an event of it, in one transaction. Returns the name and the duration of each statement.
+    pub(crate) async fn append(
+        &mut self,
+        event: &Appended,
+    ) -> Result<Vec<(&'static str, Duration)>, BaselineError> {
+        on!(self, append(event))
     }
 
     /// Locks and returns the next pending events, at most `limit`.

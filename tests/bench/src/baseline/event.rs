@@ -71,6 +71,18 @@ pub(crate) struct EnvelopeOrder {
     pub(crate) seller_id: i64,
 }
 
+/// An event to append, of a product that changes in the same transaction.
+#[derive(Debug, Clone)]
+pub(crate) struct Appended {
+    pub(crate) product_id: i64,
+    /// Number of the event of its product.
+    pub(crate) seq: i64,
+    pub(crate) event_id: String,
+    /// JSON.
+    pub(crate) payload: String,
+    pub(crate) at: DateTime<Utc>,
+}
+
 /// An order to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {

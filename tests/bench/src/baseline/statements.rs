@@ -23,7 +23,7 @@ macro_rules! engine {
             use super::MAX_ROWS;
             use crate::baseline::connection::Queued;
             use crate::baseline::error::BaselineError;
-            use crate::baseline::event::{Envelope, Event, Order, Placed, WebhookDelivery, trace_of};
+            use crate::baseline::event::{Appended, Envelope, Event, Order, Placed, WebhookDelivery, trace_of};
 
             type Connection = <$database as sqlx::Database>::Connection;
             type Builder = QueryBuilder<$database>;
@@ -150,6 +150,39 @@ macro_rules! engine {
                 raw(connection, "COMMIT").await?;
                 steps.push(("commit", lap()));
                 Ok(Placed { steps, ..placed })
+            }
+
+            pub(crate) async fn append(
+                connection: &mut Connection,
+                event: &Appended,
+            ) -> Result<Vec<(&'static str, std::time::Duration)>, BaselineError> {
+                let mut at = Instant::now();
+                let mut lap = || std::mem::replace(&mut at, Instant::now()).elapsed();
+                begin(connection).await?;
+                let beginning = lap();
+                let mut update = Builder::new("UPDATE products SET version = version + 1 WHERE id = ");
+                update.push_bind(event.product_id);
+                update.build().execute(&mut *connection).await?;
+                let updating = lap();
+                let mut append = Builder::new(
+                    "INSERT INTO outbox_events (event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
+                     aggregate_seq, payload, max_retry_count, routing_key, status, create_time, update_time) ",
+                );
+                append.push_values([()], |mut row, ()| {
+                    row.push_bind(event.event_id.clone()).push_bind("product.changed").push_bind(1i64);
+                    row.push_bind("product").push_bind(event.product_id).push_bind(event.seq);
+                    row.push_bind(event.payload.clone()).push_bind(3i64).push_bind("product.changed");
+                    row.push_bind("NEW").push_bind(write(event.at)).push_bind(write(event.at));
+                });
+                append.build().execute(&mut *connection).await?;
+                let appending = lap();
+                raw(connection, "COMMIT").await?;
+                Ok(vec![
+                    ("begin", beginning),
+                    ("change products", updating),
+                    ("insert outbox_events", appending),
+                    ("commit", lap()),
+                ])
             }
 
             pub(crate) async fn claim(connection: &mut Connection, limit: u32) -> Result<Vec<Event>, BaselineError> {

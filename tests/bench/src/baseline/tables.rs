@@ -19,6 +19,9 @@ const FILLED: [&str; 12] = [
     "webhook_attempts",
 ];
 
+/// Tables that grow with each event that was published and applied.
+const GROWING: [&str; 2] = ["outbox_events", "event_consume_log"];
+
 /// Ten rows with the column `d`, in the SQL of every engine.
 const DIGITS: &str = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 \
     UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
@@ -94,8 +97,18 @@ impl Connection {
         self.empty("outbox_broker_messages").await
     }
 
-    pub(crate) async fn empty_outbox(&mut self) -> Result<(), BaselineError> {
-        self.empty("outbox_events").await
+    /// Empties the tables that grow with each settled event.
+    pub(crate) async fn empty_growing(&mut self) -> Result<(), BaselineError> {
+        for table in GROWING {
+            self.empty(table).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the orders of a backlog and their effects, so that the same orders can be inserted again.
+    pub(crate) async fn empty_orders(&mut self) -> Result<(), BaselineError> {
+        self.empty("orders").await?;
+        self.empty("shipments").await
     }
 
     async fn empty(&mut self, table: &str) -> Result<(), BaselineError> {
@@ -158,9 +171,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Inserts up to 100,000 SENT rows into the outbox: the rows with numbers from `first` to `end` - 1. Returns the
-    /// number of the next row.
-    pub(crate) async fn add_sent_rows(&mut self, first: u64, end: u64) -> Result<u64, BaselineError> {
+    /// Inserts up to 100,000 settled events, those with the numbers from `first` to `end` - 1: a SENT row and a consume-log
+    /// record each. Returns the number of the next one.
+    pub(crate) async fn add_settled_events(&mut self, first: u64, end: u64) -> Result<u64, BaselineError> {
         let at = past_time(self.engine(), first / u64::from(NUMBERS));
         let sql = format!(
             "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
@@ -170,6 +183,15 @@ impl Connection {
              ',\"orderNo\":\"202601010000000000000000\",\"buyerId\":1000001,\"sellerId\":2,\"totalAmount\":88.50,\
              \"productId\":1,\"quantity\":1,\"price\":88.50}}'), 'SENT', {at}, {at}, 1, 1, \
              '{{\"traceId\":\"bench-0000000000000000\",\"userId\":1000001}}', {at} FROM {} WHERE {first} + n < {end}",
+            numbers(),
+        );
+        self.execute(&sql).await?;
+        let sql = format!(
+            "INSERT INTO event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, cost_ms, \
+             consume_result, payload_hash, trace_id, aggregate_seq, tenant_id, aggregate_type, aggregate_id) \
+             SELECT concat('01930000-0000-7000-8000-', 100000000000 + {first} + n), 'ORDER_CREATED', 'fulfillment', {at}, \
+             'SUCCESS', 1, 0, 'done', '', 'bench-0000000000000000', 1, 1, 'Order', 1000000000 + {first} + n \
+             FROM {} WHERE {first} + n < {end}",
             numbers(),
         );
         self.execute(&sql).await?;
@@ -199,42 +221,52 @@ impl Connection {
         Ok(self.texts(sql).await?.into_iter().filter_map(pair).collect())
     }
 
-    /// Creates an empty copy of the outbox. Returns false on SQLite, where two tables cannot have indexes of the same
-    /// name.
-    pub(crate) async fn copy_outbox(&mut self) -> Result<bool, BaselineError> {
-        match self.engine() {
-            Engine::Sqlite => return Ok(false),
-            Engine::MySql => {
-                self.execute("CREATE TABLE outbox_copy LIKE outbox_events").await?;
-            }
-            Engine::Postgres => {
-                self.execute("CREATE TABLE outbox_copy (LIKE outbox_events INCLUDING ALL)").await?;
-                let options = "SELECT array_to_string(reloptions, ', ') FROM pg_class \
-                               WHERE oid = 'outbox_events'::regclass AND reloptions IS NOT NULL";
-                for options in self.texts(options).await? {
-                    self.execute(&format!("ALTER TABLE outbox_copy SET ({options})")).await?;
+    /// Creates an empty copy of each table that grows with the settled events. Returns false on SQLite, where two tables cannot
+    /// have indexes of the same name.
+    pub(crate) async fn copy_growing(&mut self) -> Result<bool, BaselineError> {
+        for table in GROWING {
+            match self.engine() {
+                Engine::Sqlite => return Ok(false),
+                Engine::MySql => {
+                    self.execute(&format!("CREATE TABLE {table}_copy LIKE {table}")).await?;
+                }
+                Engine::Postgres => {
+                    self.execute(&format!("CREATE TABLE {table}_copy (LIKE {table} INCLUDING ALL)")).await?;
+                    let options = format!(
+                        "SELECT array_to_string(reloptions, ', ') FROM pg_class \
+                         WHERE oid = '{table}'::regclass AND reloptions IS NOT NULL"
+                    );
+                    for options in self.texts(&options).await? {
+                        self.execute(&format!("ALTER TABLE {table}_copy SET ({options})")).await?;
+                    }
                 }
             }
         }
         Ok(true)
     }
 
-    /// Swaps the names of the outbox and its copy.
-    pub(crate) async fn swap_outboxes(&mut self) -> Result<(), BaselineError> {
-        let sql = match self.engine() {
-            Engine::Sqlite => return Ok(()),
-            Engine::MySql => {
-                "RENAME TABLE outbox_events TO outbox_swap, outbox_copy TO outbox_events, outbox_swap TO outbox_copy"
-            }
-            Engine::Postgres => {
-                "ALTER TABLE outbox_events RENAME TO outbox_swap; ALTER TABLE outbox_copy RENAME TO outbox_events; \
-                 ALTER TABLE outbox_swap RENAME TO outbox_copy"
-            }
-        };
-        self.execute(sql).await.map(drop)
+    /// Swaps the names of these tables and their copies.
+    pub(crate) async fn swap_growing(&mut self) -> Result<(), BaselineError> {
+        for table in GROWING {
+            let sql = match self.engine() {
+                Engine::Sqlite => return Ok(()),
+                Engine::MySql => format!(
+                    "RENAME TABLE {table} TO {table}_swap, {table}_copy TO {table}, {table}_swap TO {table}_copy"
+                ),
+                Engine::Postgres => format!(
+                    "ALTER TABLE {table} RENAME TO {table}_swap; ALTER TABLE {table}_copy RENAME TO {table}; \
+                     ALTER TABLE {table}_swap RENAME TO {table}_copy"
+                ),
+            };
+            self.execute(&sql).await?;
+        }
+        Ok(())
     }
 
-    pub(crate) async fn drop_outbox_copy(&mut self) -> Result<(), BaselineError> {
-        self.execute("DROP TABLE IF EXISTS outbox_copy").await.map(drop)
+    pub(crate) async fn drop_copies(&mut self) -> Result<(), BaselineError> {
+        for table in GROWING {
+            self.execute(&format!("DROP TABLE IF EXISTS {table}_copy")).await?;
+        }
+        Ok(())
     }
 }

@@ -90,9 +90,11 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         .into_iter()
         .chain([("drain", "300 events"), ("consume", "300 events")])
         .chain(latency.iter().map(|what| ("latency", what.as_str())))
-        .chain([("growth", "500 sent rows"), ("webhooks", "300 deliveries, 50 endpoints")])
+        .chain([("growth", "drain, 500 settled events"), ("growth", "consume, 500 settled events")])
+        .chain([("webhooks", "300 deliveries, 50 endpoints")])
         .chain([("chain", "150 orders, 16 connections")])
         .chain([("held", "drain"), ("held", "consume"), ("held", "chain")])
+        .chain([("enqueue", "new aggregates"), ("enqueue", "one aggregate")])
         .collect();
     assert_eq!(named, expected);
     for figure in figures {
@@ -119,6 +121,8 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         ("consume", "steps", ["wait", "insert event_consume_log", "insert shipments"]),
         ("webhooks", "steps", ["read webhook_endpoints", "insert webhook_attempts", "commit"]),
         ("webhooks", "ceilingSteps", ["post", "wait for a connection", "record"]),
+        ("enqueue", "steps", ["begin", "change products", "enqueue"]),
+        ("enqueue", "ceilingSteps", ["begin", "change products", "insert outbox_events"]),
         ("chain", "steps", ["insert event_consume_log", "change outbox_events", "commit"]),
         ("latency", "steps", ["1: commit to publish", "2: publish to delivery", "3: delivery to effect"]),
     ] {
