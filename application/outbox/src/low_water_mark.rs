@@ -18,6 +18,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// A full search takes place after this multiple of the time that the last one took, at the earliest.
 const PAUSE: u32 = 9;
 
+/// A full search that has not ended after this time has failed.
+const LONGEST_SEARCH: Duration = Duration::from_secs(60);
+
 /// Where a search begins, and how many rows it may find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchFrom {
@@ -39,7 +42,8 @@ pub struct LowWaterMark {
     /// The rows below the mark that a full search has found.
     late: Option<SearchFrom>,
     next_full: Instant,
-    is_searching: bool,
+    /// A full search takes place until then at the latest.
+    searching_until: Option<Instant>,
     interval: Duration,
     slow: Duration,
     /// Whether the last full search was slow.
@@ -57,7 +61,7 @@ impl LowWaterMark {
             next_window: now + WINDOW,
             late: None,
             next_full: now + interval,
-            is_searching: false,
+            searching_until: None,
             interval,
             slow,
             is_slow: false,
@@ -97,28 +101,29 @@ impl LowWaterMark {
         }
     }
 
-    /// Begins a full search beside the others if it is time for it: returns the id below which its rows have not been found. The
-    /// caller MUST end it with [`searched`](LowWaterMark::searched) or [`not_searched`](LowWaterMark::not_searched).
+    /// Begins a full search beside the others if it is time for it: returns the id below which its rows have not been found. It ends
+    /// with [`searched`](LowWaterMark::searched) or [`not_searched`](LowWaterMark::not_searched).
     pub fn search_fully(&mut self) -> Option<i64> {
-        if !self.is_slow || self.is_searching || Instant::now() < self.next_full {
+        let now = Instant::now();
+        let is_searching = self.searching_until.is_some_and(|until| now < until);
+        if !self.is_slow || is_searching || now < self.next_full {
             return None;
         }
-        self.is_searching = true;
+        self.searching_until = Some(now + LONGEST_SEARCH);
         Some(self.mark)
     }
 
     /// Records the ids below the mark that a full search found, and how long it took.
     pub fn searched(&mut self, late: &[i64], took: Duration) {
-        self.is_searching = false;
-        self.next_full = Instant::now() + self.interval.max(took * PAUSE);
+        self.not_searched(took);
         self.is_slow = took >= self.slow || !late.is_empty();
         self.are_late(late);
     }
 
-    /// Records that a full search failed.
-    pub fn not_searched(&mut self) {
-        self.is_searching = false;
-        self.next_full = Instant::now() + self.interval;
+    /// Records that a full search failed, and after which time.
+    pub fn not_searched(&mut self, took: Duration) {
+        self.searching_until = None;
+        self.next_full = Instant::now() + self.interval.max(took * PAUSE);
     }
 
     /// Has the next search begin at these rows, which may be below the mark.

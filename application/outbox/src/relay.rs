@@ -1,7 +1,8 @@
 //! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
 //! type is unordered. While a few groups of events (a tenant, a type) fill every window, the events of other groups are
 //! searched behind them and published first (`look_ahead`), and the queues are kept short (`admission`). While a window of
-//! a backlog is published and settled, the next one is read and published (`in_flight`).
+//! a backlog is published and settled, the next one is read and published (`in_flight`). Beside a transaction that somebody keeps open
+//! in the database, searches begin at a mark (`search`).
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
@@ -13,20 +14,21 @@ mod look_ahead;
 mod owned_leases;
 mod ownership;
 mod rest;
+mod search;
 mod settlement;
 mod window;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::PartitionSet;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-use crate::low_water_mark::{LowWaterMark, SearchFrom};
+use crate::low_water_mark::LowWaterMark;
 use crate::outbox::Outbox;
-use crate::ports::{Due, DueQuery, OutboxRow, RelayId, StoreError};
+use crate::ports::{Due, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
@@ -149,8 +151,8 @@ impl Relay {
         let Some(room) = self.wait_for_room().await? else { return Ok(Step::Worked) };
         let owned = self.ownership.leases().valid();
         let limit = self.limit(room);
-        let (from, Due { rows: mut due, next }) = self.due(owned, now, limit).await?;
         self.search_fully(owned, now);
+        let (from, Due { rows: mut due, next }) = self.due(owned, now, limit).await?;
         let found = due.len();
         let rest = match from.late {
             Some(_) => Rest::Some,
@@ -309,72 +311,6 @@ impl Relay {
         Ok(())
     }
 
-    fn due_query(&self, owned: PartitionSet, now: DateTime<Utc>) -> DueQuery {
-        DueQuery {
-            partitions: owned,
-            now,
-            on_failed: self.outbox.on_failed,
-            unordered: self.outbox.registry.unordered().clone(),
-            limit: self.settings.batch.get(),
-            from_id: 0,
-            in_flight: self.in_flight.ids(),
-        }
-    }
-
-    async fn due(
-        &mut self,
-        owned: PartitionSet,
-        now: DateTime<Utc>,
-        limit: u32,
-    ) -> Result<(SearchFrom, Due), StoreError> {
-        let mut view = self.outbox.view().await?;
-        if owned != self.searched {
-            self.searched = owned;
-            lock(&self.low_water).reset();
-            self.look_ahead = None;
-        }
-        let from = lock(&self.low_water).begin();
-        let limit = from.late.map_or(limit, |late| late.min(limit));
-        let query = DueQuery { from_id: from.id, limit, ..self.due_query(owned, now) };
-        self.is_complete = true;
-        let begun = Instant::now();
-        let due = view.outbox_view().outbox_due(&query).await?;
-        let in_flight = query.in_flight.into_iter().filter(|id| *id >= from.id);
-        let pending = due.rows.iter().map(|row| row.id).chain(in_flight);
-        lock(&self.low_water).found(from, pending.min(), begun.elapsed());
-        Ok((from, due))
-    }
-
-    /// Searches rows below the mark, if it is time for it. The next search begins at those that are found.
-    fn search_fully(&self, owned: PartitionSet, now: DateTime<Utc>) {
-        let Some(mark) = lock(&self.low_water).search_fully() else { return };
-        let query = self.due_query(owned, now);
-        let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
-        self.outbox.tx.tasks().spawn_until_stop(async move {
-            let (due, took) = match timed_due(&outbox, &query).await {
-                Ok(found) => found,
-                Err(error) => {
-                    debug!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
-                    return lock(&low_water).not_searched();
-                }
-            };
-            let late: Vec<i64> = due.rows.iter().map(|row| row.id).filter(|id| *id < mark).collect();
-            lock(&low_water).searched(&late, took);
-            if !late.is_empty() {
-                wake.notify(owned);
-            }
-        });
-    }
-
-    /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
-    fn idle_for(&mut self, next_due: Option<DateTime<Utc>>) -> Duration {
-        let now = self.outbox.now();
-        let until_due = next_due
-            .map_or(self.settings.scan_interval, |due| (due - now).to_std().unwrap_or(Duration::ZERO));
-        lock(&self.low_water).full_within(until_due);
-        until_due.min(self.settings.scan_interval).min(self.ownership.until_tick())
-    }
-
     async fn back_off(&mut self) {
         let deadline = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(self.settings.probe_cap);
@@ -390,18 +326,6 @@ impl Relay {
             }
         }
     }
-}
-
-fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
-    mark.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The due rows, and the time of the query.
-async fn timed_due(outbox: &Outbox, query: &DueQuery) -> Result<(Due, Duration), StoreError> {
-    let mut view = outbox.view().await?;
-    let begun = Instant::now();
-    let due = view.outbox_view().outbox_due(query).await?;
-    Ok((due, begun.elapsed()))
 }
 
 enum Step {

@@ -74,7 +74,11 @@ async fn full_searches_take_a_tenth_of_the_time_and_are_repeated_after_an_error(
     assert_eq!(mark.search_fully(), None);
     advance(SECOND).await;
     assert_eq!(mark.search_fully(), Some(7));
-    mark.not_searched();
+    mark.not_searched(SLOW);
     advance(INTERVAL).await;
     assert_eq!(mark.search_fully(), Some(7));
+    advance(59 * SECOND).await;
+    assert_eq!(mark.search_fully(), None);
+    advance(SECOND).await;
+    assert_eq!(mark.search_fully(), Some(7), "the result of the last one never came");
 }

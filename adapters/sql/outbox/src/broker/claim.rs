@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use handover_outbox::ports::{Delivery, StoreError};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::warn;
 
 use super::inner::{Inner, lock};
 use super::messages::{COLUMNS, MessageTable, Queued};
@@ -60,16 +59,17 @@ impl DatabaseSubscription {
             reason = "the claim does not wait for it, and it changes nothing"
         )]
         drop(tokio::spawn(async move {
+            let begun = Instant::now();
             match broker.ready_below(&queue, mark, limit).await {
-                Ok((late, took)) => {
-                    lock(&low_water).searched(&late, took);
+                Ok(late) => {
+                    lock(&low_water).searched(&late, begun.elapsed());
                     if !late.is_empty() {
                         broker.notify_queue(&queue);
                     }
                 }
                 Err(error) => {
-                    debug!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
-                    lock(&low_water).not_searched();
+                    warn!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
+                    lock(&low_water).not_searched(begun.elapsed());
                 }
             }
         }));
@@ -142,13 +142,8 @@ impl DatabaseSubscription {
 }
 
 impl Inner {
-    /// The ids below `mark` of the first ready messages of a queue, and the time of the query.
-    async fn ready_below(
-        &self,
-        queue: &str,
-        mark: i64,
-        limit: usize,
-    ) -> Result<(Vec<i64>, Duration), StoreError> {
+    /// The ids below `mark` of the first ready messages of a queue.
+    async fn ready_below(&self, queue: &str, mark: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
         let mut session = self.store.reading().await?;
         let sql = format!(
             "SELECT {COLUMNS} FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL \
@@ -156,10 +151,8 @@ impl Inner {
             index = session.dialect.index("idx_outbox_broker_ready"),
         );
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let begun = Instant::now();
         let rows = session.fetch(&sql, values![queue, mark, self.now(), limit]).await?;
-        let took = begun.elapsed();
         let messages = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
-        Ok((messages.into_iter().map(|queued| queued.id).collect(), took))
+        Ok(messages.into_iter().map(|queued| queued.id).collect())
     }
 }

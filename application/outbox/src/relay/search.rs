@@ -1,0 +1,92 @@
+//! The searches of the relay for rows that are due.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use handover_events::PartitionSet;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::Relay;
+use crate::low_water_mark::{LowWaterMark, SearchFrom};
+use crate::outbox::Outbox;
+use crate::ports::{Due, DueQuery, StoreError};
+
+impl Relay {
+    pub(super) fn due_query(&self, owned: PartitionSet, now: DateTime<Utc>) -> DueQuery {
+        DueQuery {
+            partitions: owned,
+            now,
+            on_failed: self.outbox.on_failed,
+            unordered: self.outbox.registry.unordered().clone(),
+            limit: self.settings.batch.get(),
+            from_id: 0,
+            in_flight: self.in_flight.ids(),
+        }
+    }
+
+    /// The rows that are due, and where their search began.
+    pub(super) async fn due(
+        &mut self,
+        owned: PartitionSet,
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<(SearchFrom, Due), StoreError> {
+        let mut view = self.outbox.view().await?;
+        if owned != self.searched {
+            self.searched = owned;
+            lock(&self.low_water).reset();
+            self.look_ahead = None;
+        }
+        let from = lock(&self.low_water).begin();
+        let limit = from.late.map_or(limit, |late| late.min(limit));
+        let query = DueQuery { from_id: from.id, limit, ..self.due_query(owned, now) };
+        self.is_complete = true;
+        let begun = Instant::now();
+        let due = view.outbox_view().outbox_due(&query).await?;
+        let in_flight = query.in_flight.into_iter().filter(|id| *id >= from.id);
+        let pending = due.rows.iter().map(|row| row.id).chain(in_flight);
+        lock(&self.low_water).found(from, pending.min(), begun.elapsed());
+        Ok((from, due))
+    }
+
+    /// Searches rows below the mark, if it is time for it. The next search begins at those that are found.
+    pub(super) fn search_fully(&self, owned: PartitionSet, now: DateTime<Utc>) {
+        let Some(mark) = lock(&self.low_water).search_fully() else { return };
+        let query = self.due_query(owned, now);
+        let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
+        self.outbox.tx.tasks().spawn_until_stop(async move {
+            let begun = Instant::now();
+            let due = match due_rows(&outbox, &query).await {
+                Ok(due) => due,
+                Err(error) => {
+                    warn!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
+                    return lock(&low_water).not_searched(begun.elapsed());
+                }
+            };
+            let late: Vec<i64> = due.rows.iter().map(|row| row.id).filter(|id| *id < mark).collect();
+            lock(&low_water).searched(&late, begun.elapsed());
+            if !late.is_empty() {
+                wake.notify(owned);
+            }
+        });
+    }
+
+    /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
+    pub(super) fn idle_for(&mut self, next_due: Option<DateTime<Utc>>) -> Duration {
+        let now = self.outbox.now();
+        let until_due = next_due
+            .map_or(self.settings.scan_interval, |due| (due - now).to_std().unwrap_or(Duration::ZERO));
+        lock(&self.low_water).full_within(until_due);
+        until_due.min(self.settings.scan_interval).min(self.ownership.until_tick())
+    }
+}
+
+fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
+    mark.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn due_rows(outbox: &Outbox, query: &DueQuery) -> Result<Due, StoreError> {
+    outbox.view().await?.outbox_view().outbox_due(query).await
+}
