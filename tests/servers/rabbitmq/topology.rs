@@ -82,7 +82,7 @@ async fn exchange_that_the_user_may_not_read_is_refused_with_queue_exchange_and_
     vhost.set_readable("^(?!other).*").await.unwrap();
     let receiver = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
     let spec = QueueSpec { receives_from: Some(OTHER.to_owned()), ..queue(QUEUE, &[KEY]) };
-    let what = refused(receiver.declare(&topology(&[spec.clone()])).await);
+    let what = refused(receiver.declare(&topology(std::slice::from_ref(&spec))).await);
     for part in [QUEUE, OTHER, "ACCESS_REFUSED", "read permission", "set_permissions"] {
         assert!(what.contains(part), "{part} is not in: {what}");
     }
