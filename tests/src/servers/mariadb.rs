@@ -77,7 +77,8 @@ pub(super) fn command(
         Durability::Full => &[
             "--innodb-flush-log-at-trx-commit=1",
             "--innodb-buffer-pool-size=512M",
-            "--innodb-log-file-size=1G",
+            // The file is allocated at once, and several servers run in memory.
+            "--innodb-log-file-size=256M",
         ],
         Durability::None => &[
             "--innodb-flush-log-at-trx-commit=0",
