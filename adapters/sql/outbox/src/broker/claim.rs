@@ -146,13 +146,11 @@ impl Inner {
     async fn ready_below(&self, queue: &str, mark: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
         let mut session = self.store.reading().await?;
         let sql = format!(
-            "SELECT {COLUMNS} FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL \
-             AND id < ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ?",
+            "SELECT id FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL AND id < ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ?",
             index = session.dialect.index("idx_outbox_broker_ready"),
         );
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = session.fetch(&sql, values![queue, mark, self.now(), limit]).await?;
-        let messages = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
-        Ok(messages.into_iter().map(|queued| queued.id).collect())
+        rows.iter().map(|row| row.of("outbox_broker_messages", "id").int("id")).collect()
     }
 }
