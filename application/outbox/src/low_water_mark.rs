@@ -1,8 +1,8 @@
 //! Where a search of the lowest ids begins.
 //!
 //! While a transaction stays open in the database, PostgreSQL and InnoDB keep the dead versions of all rows that are settled
-//! meanwhile, and a search from the lowest id reads all of them. Then searches begin at a mark, and everything is searched beside
-//! them, so that they need not wait for it.
+//! meanwhile, and a search from the lowest id reads all of them. Then searches begin at a mark, and a full search runs concurrently,
+//! so that they need not wait for it.
 //!
 //! **Invariant:** the mark is a hint. A row below it, such as one whose transaction committed after those of greater ids, is
 //! found by the next full search.
@@ -101,7 +101,7 @@ impl LowWaterMark {
         }
     }
 
-    /// Begins a full search beside the others if it is time for it: returns the id below which its rows have not been found. It ends
+    /// Begins a full search, concurrent with the others, if it is time for it: returns the id below which its rows have not been found. It ends
     /// with [`searched`](LowWaterMark::searched) or [`not_searched`](LowWaterMark::not_searched).
     pub fn search_fully(&mut self) -> Option<i64> {
         let now = Instant::now();

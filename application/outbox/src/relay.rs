@@ -1,8 +1,8 @@
 //! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
 //! type is unordered. While a few groups of events (a tenant, a type) fill every window, the events of other groups are
 //! searched behind them and published first (`look_ahead`), and the queues are kept short (`admission`). While a window of
-//! a backlog is published and settled, the next one is read and published (`in_flight`). Beside a transaction that somebody keeps open
-//! in the database, searches begin at a mark (`search`).
+//! a backlog is published and settled, the next one is read and published (`in_flight`). While a transaction stays open in
+//! the database, searches begin at a mark (`search`).
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.

@@ -49,7 +49,7 @@ async fn mark_follows_the_rows_that_are_found_a_second_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_below_the_mark_are_found_by_a_full_search_beside() {
+async fn rows_below_the_mark_are_found_by_a_concurrent_full_search() {
     let mut mark = slow_mark(7).await;
     assert_eq!(mark.search_fully(), None, "there was one just now");
     advance(INTERVAL).await;
