@@ -8,6 +8,7 @@ mod errors;
 mod health;
 mod hot_statements;
 mod inserted_rows;
+mod late_messages;
 mod lent;
 mod locks;
 mod migrations;
