@@ -52,9 +52,11 @@ enum Other {
 /// The measured books, and the times at which their events were applied.
 type AppliedTimes = Arc<Mutex<Vec<(i64, Instant)>>>;
 
-/// Time from the commit to publishing, and to the effect.
+/// Time of the transaction that enqueues the event, which shows how busy processors and disk are; time from the commit to publishing,
+/// and to the effect.
 #[derive(Debug, Clone, Copy)]
 struct Delay {
+    enqueued: Duration,
     sent: Duration,
     applied: Duration,
 }
@@ -97,6 +99,7 @@ macro_rules! measure {
         outbox.migrate().await.unwrap();
         let running = outbox.start().await.unwrap();
         let delay_of = async |book: i64, other: Other| {
+            let enqueueing = Instant::now();
             let mut tx = pool.begin().await.unwrap();
             let id = match other {
                 Other::Tenant => {
@@ -109,6 +112,7 @@ macro_rules! measure {
             tx.commit().await.unwrap();
             outbox.wake();
             let begun = Instant::now();
+            let enqueued = begun - enqueueing;
             let applied = eventually(TIME_LIMIT, async || {
                 let found = times.lock().unwrap().iter().find(|(of, _)| *of == book).map(|(_, at)| *at);
                 Ok(found.ok_or("the event is not applied")? - begun)
@@ -122,7 +126,7 @@ macro_rules! measure {
                 Ok(Duration::from_micros(u64::try_from(sent.ok_or("not marked as sent")?)?))
             })
             .await;
-            Delay { sent, applied }
+            Delay { enqueued, sent, applied }
         };
         let mut without = Vec::new();
         for number in 1..=WITHOUT_BACKLOG {
@@ -187,6 +191,9 @@ fn print(when: &str, delays: &[Delay]) {
         let mut delays: Vec<Duration> = delays.iter().map(of).collect();
         [50, 90, 100].map(|percent| format!("{:.1?}", percentile(&mut delays, percent))).join(", ")
     };
-    let [sent, applied] = [line(|delay| delay.sent), line(|delay| delay.applied)];
-    println!("  {when}: sent after {sent}; applied after {applied} (p50, p90, longest)");
+    let [enqueued, sent, applied] =
+        [line(|delay| delay.enqueued), line(|delay| delay.sent), line(|delay| delay.applied)];
+    println!(
+        "  {when}: enqueued in {enqueued}; sent after {sent}; applied after {applied} (p50, p90, longest)"
+    );
 }
