@@ -24,7 +24,6 @@ use crate::consumers::broker_timeout;
 use crate::message::outgoing_to;
 use crate::outbox::Outbox;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
-use crate::registry::EventRegistry;
 pub use results::{ReplayResult, ReplayState, SentDeadLetter, replay_results};
 
 use batch::{Batch, BatchOutcome, Ready};
@@ -137,7 +136,6 @@ async fn classify(
     outbox: &Outbox,
     dead_letters: &[DeadLetter],
 ) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
-    let registry = &outbox.registry;
     let ids: Vec<EventId> =
         dead_letters.iter().filter_map(|dead_letter| dead_letter.key.parse().ok()).collect();
     let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
@@ -147,16 +145,11 @@ async fn classify(
     for dead_letter in dead_letters {
         let queue = dead_letter.queue.clone();
         let key = dead_letter.key.clone();
-        match check_replayable(
-            registry,
-            dead_letter,
-            rows.get(key.as_str()).copied(),
-            outbox.consumer_of(&queue),
-        ) {
+        match check_replayable(outbox, dead_letter, rows.get(key.as_str()).copied()) {
             Ok((event, consumer)) => ready.push(Ready {
                 queue,
                 key,
-                consumer,
+                consumer: consumer.to_owned(),
                 event: event.clone(),
                 reason: dead_letter.reason.clone(),
                 died_at: dead_letter.died_at,
@@ -169,18 +162,24 @@ async fn classify(
 }
 
 fn check_replayable<'a>(
-    registry: &EventRegistry,
+    outbox: &'a Outbox,
     dead_letter: &DeadLetter,
     event: Option<&'a OutboxRow>,
-    consumer: Option<&str>,
-) -> Result<(&'a OutboxRow, String), String> {
+) -> Result<(&'a OutboxRow, &'a str), String> {
     if let Some(why) = already_decided(dead_letter.status) {
         return Err(why.to_owned());
     }
-    let event = event.ok_or("the message is not an event of this outbox: discard it")?;
+    let queue = &dead_letter.queue;
+    let event = event.ok_or_else(|| match outbox.receives_from(queue) {
+        Some(exchange) => format!(
+            "the message was not received, so this outbox has no event to send: redrive the event in the service that publishes to \
+             {exchange}, then discard the dead letter"
+        ),
+        None => "the message is not an event of this outbox: discard it".to_owned(),
+    })?;
     let consumer =
-        consumer.ok_or_else(|| format!("no consumer is registered for queue {}", dead_letter.queue))?;
-    outgoing_to(registry, &dead_letter.queue, event)
+        outbox.consumer_of(queue).ok_or_else(|| format!("no consumer is registered for queue {queue}"))?;
+    outgoing_to(&outbox.registry, queue, event)
         .map_err(|why| format!("the event cannot be published: {why}"))?;
-    Ok((event, consumer.to_owned()))
+    Ok((event, consumer))
 }

@@ -11,7 +11,7 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscrib
 use handover_outbox::ports::*;
 
 use crate::library::{Library, QUEUE, event_id, eventually};
-use crate::versions::replay;
+use crate::versions::{replay, try_replay};
 use crate::{lent, loans, log, note_all, noted};
 
 const EXCHANGE: &str = "branch.events";
@@ -177,7 +177,8 @@ async fn message_that_cannot_be_received_is_dead_lettered_with_its_reason() {
     library.inject(message("lent", 7, 1));
     eventually(async || library.dead_letters().await.len() == 4 && notes(&library).await == ["lent-noted-1"])
         .await;
-    let reasons: Vec<String> = library.dead_letters().await.into_iter().map(|it| it.reason).collect();
+    let dead_letters = library.dead_letters().await;
+    let reasons: Vec<&str> = dead_letters.iter().map(|it| it.reason.as_str()).collect();
     for part in [
         "event unplaced of another outbox was not received: the header aggregateSeq is missing",
         "event misplaced of another outbox was not received: the header aggregateSeq is \"first\", which is no number",
@@ -186,6 +187,18 @@ async fn message_that_cannot_be_received_is_dead_lettered_with_its_reason() {
         assert!(reasons.iter().any(|reason| reason.contains(part)), "{part} is not in {reasons:#?}");
     }
     assert_eq!(library.ids("BOOK_LENT").await, ["lent"], "no row of a message that was not received");
+    let unplaced = dead_letters.iter().find(|it| it.reason.contains("event unplaced")).unwrap();
+    let refused = try_replay(&library, &[&unplaced.key]).await.refused;
+    assert_eq!(
+        refused.into_iter().map(|it| it.why).collect::<Vec<_>>(),
+        [
+            "the message was not received, so this outbox has no event to send: redrive the event in the service that publishes to \
+          branch.events, then discard the dead letter"
+        ]
+    );
+    // The other service sends its event again, with its position.
+    library.inject(message("unplaced", 2, 1));
+    eventually(async || notes(&library).await == ["lent-noted-1", "unplaced-noted-1"]).await;
 }
 
 #[tokio::test(start_paused = true)]

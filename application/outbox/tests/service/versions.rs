@@ -10,7 +10,7 @@ use handover_memory::MemoryUnit;
 use handover_outbox::EventSpec;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::operations::{
-    DeadLetterSelection, Named, Operator, ReplayDeadLetters, replay_dead_letters,
+    DeadLetterSelection, Named, Operator, ReplayDeadLetters, Replayed, replay_dead_letters,
 };
 use handover_outbox::ports::*;
 
@@ -333,6 +333,11 @@ pub(crate) fn confirmed(id: &str) -> Confirmed {
 }
 
 pub(crate) async fn replay(library: &Library, keys: &[&str]) {
+    let replayed = try_replay(library, keys).await;
+    assert_eq!(replayed.replayed, u64::try_from(keys.len()).unwrap(), "{replayed:?}");
+}
+
+pub(crate) async fn try_replay(library: &Library, keys: &[&str]) -> Replayed {
     let operator = Operator {
         name: "user:9".to_owned(),
         tenant: TenantId::DEFAULT,
@@ -341,10 +346,9 @@ pub(crate) async fn replay(library: &Library, keys: &[&str]) {
         trace: Trace { trace_id: "trace-1".to_owned(), traceparent: None },
     };
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-    let selection = DeadLetterSelection::Keys { keys: Named::new(keys.clone()).unwrap(), queue: None };
+    let selection = DeadLetterSelection::Keys { keys: Named::new(keys).unwrap(), queue: None };
     let command = ReplayDeadLetters { selection, dry_run: false, reason: None };
-    let replayed = replay_dead_letters(&library.outbox, &operator, command).await.unwrap();
-    assert_eq!(replayed.replayed, u64::try_from(keys.len()).unwrap(), "{replayed:?}");
+    replay_dead_letters(&library.outbox, &operator, command).await.unwrap()
 }
 
 /// A database file is served by one process: at its start, registrations of earlier processes end.
