@@ -43,6 +43,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible audit retention",
             include_str!("../migrations/sqlite/0013_compatible_audit_retention.sql"),
         ),
+        (14, "compatible job backlog", include_str!("../migrations/sqlite/0014_compatible_job_backlog.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -82,6 +83,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible audit retention",
             include_str!("../migrations/mysql/0013_compatible_audit_retention.sql"),
         ),
+        (14, "compatible job backlog", include_str!("../migrations/mysql/0014_compatible_job_backlog.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -120,6 +122,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             13,
             "compatible audit retention",
             include_str!("../migrations/postgres/0013_compatible_audit_retention.sql"),
+        ),
+        (
+            14,
+            "compatible job backlog",
+            include_str!("../migrations/postgres/0014_compatible_job_backlog.sql"),
         ),
     ],
     schema: ExpectedSchema {

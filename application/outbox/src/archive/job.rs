@@ -21,7 +21,7 @@ pub(crate) const JOB: &str = "Archive";
 const MAX_OPEN_TRANSACTION: Duration = Duration::from_secs(60);
 const MAX_HISTORY_LENGTH: u64 = 100_000;
 
-/// Archives settled events periodically.
+/// Archives settled events periodically. A pause counts as work that is left.
 pub struct ArchiveJob {
     archive: Option<Archive>,
     monitor: Arc<dyn DatabaseMonitor>,
@@ -47,7 +47,7 @@ impl Job for ArchiveJob {
         let Some(archive) = &self.archive else { return Ok(Progress::Done) };
         if let Some(why) = reason_to_pause(&self.monitor.health().await?) {
             info!(code = "archive.paused", why, "[Archive] paused until the next run");
-            return Ok(Progress::Done);
+            return Ok(Progress::Postponed);
         }
         let report = archive.run(&mut *self.mark.lock().await, MAX_RUN_EVENTS).await?;
         if report.events > 0 {

@@ -13,8 +13,7 @@ use crate::runtime::keep_running;
 use crate::transaction::{Transactor, with_tx};
 use crate::wakeup::WakeupNotifier;
 
-/// Shortest time between two records of a job with the same result, so that a frequent job does not add a write to each
-/// of its runs.
+/// Shortest time between two records of a job without news, so that a frequent job does not add a write to each of its runs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The processes that run a job.
@@ -33,6 +32,8 @@ pub enum Progress {
     Done,
     /// More work is due: the next run follows immediately.
     MoreDue,
+    /// More work is due: the next run follows after the interval.
+    Postponed,
 }
 
 /// Work that is done periodically.
@@ -106,7 +107,7 @@ impl Runner {
             };
             match progress {
                 Progress::MoreDue => {}
-                Progress::Done => self.wait().await,
+                Progress::Done | Progress::Postponed => self.wait().await,
             }
         }
     }
@@ -139,21 +140,27 @@ impl Runner {
                 return Progress::Done;
             }
         };
-        if let Err(error) = self.record(leadership, at, RunResult::Success).await {
+        let result = match progress {
+            Progress::Done => RunResult::Success,
+            Progress::MoreDue | Progress::Postponed => RunResult::WorkLeft,
+        };
+        if let Err(error) = self.record(leadership, at, result).await {
             warn!(code = "job.not-recorded", %error, "[{name}] run not recorded");
         }
         progress
     }
 
-    /// Records the run, unless the same result was recorded within [`RECORD_INTERVAL`] or the leadership was lost.
+    /// Records the run, unless the same result or a success was recorded within [`RECORD_INTERVAL`], or the leadership was lost. A
+    /// success after a run that left work is always recorded, because the job is no longer behind.
     async fn record(
         &mut self,
         leadership: Option<&Leadership>,
         at: chrono::DateTime<chrono::Utc>,
         result: RunResult,
     ) -> Result<(), StoreError> {
+        let is_no_news = |last| last == result || (last, result) == (RunResult::Success, RunResult::WorkLeft);
         let is_recorded =
-            |(time, last): (Instant, RunResult)| last == result && time.elapsed() < RECORD_INTERVAL;
+            |(time, last): (Instant, RunResult)| is_no_news(last) && time.elapsed() < RECORD_INTERVAL;
         if self.recorded.is_some_and(is_recorded) {
             return Ok(());
         }

@@ -56,8 +56,10 @@ impl LeaderLease {
 /// Result of one run of a periodic job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunResult {
-    /// The run ended without an error.
+    /// The run ended without an error, and left no work that was due.
     Success,
+    /// The run ended without an error, and left work that was due.
+    WorkLeft,
     /// The run ended with an error.
     Failure,
 }
@@ -69,8 +71,11 @@ pub struct JobRecord {
     pub job: String,
     /// Begin of the run that was recorded last.
     pub last_run: DateTime<Utc>,
-    /// Begin of the successful run that was recorded last.
+    /// Begin of the run without an error that was recorded last.
     pub last_success: Option<DateTime<Utc>>,
+    /// Begin of the first run since which every recorded run without an error has left work that was due; `None`: the last one
+    /// left none.
+    pub behind_since: Option<DateTime<Utc>>,
     /// Interval of the runs; `None` if a process of outbox schema 6 or earlier recorded them.
     pub interval: Option<Duration>,
 }
@@ -115,8 +120,9 @@ pub trait LeaderRepo: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait JobRepo: Send {
-    /// Records a run that began at this time, and the interval of the job in milliseconds. A failed run MUST NOT change the time of the last successful run, which
-    /// another process may have recorded.
+    /// Records a run that began at this time, and the interval of the job in milliseconds. A failed run MUST NOT change the time of the
+    /// last successful run, which another process may have recorded, nor `behind_since`. A run that left work MUST set `behind_since`
+    /// only if it is `None`.
     async fn record_run(
         &mut self,
         job: &str,

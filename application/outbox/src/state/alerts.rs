@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::database::OLDEST_TRANSACTION;
 use super::deployment::{
-    BROKER_BLOCKED_TIME, BROKER_UNREACHABLE, DEAD_LETTERS, MISSED_RUNS, MOST_RETRIES, PAUSED_CONSUMERS,
-    PUBLISH_FAILURES, READY, ROWS, UNATTENDED, WEBHOOK_DISABLED_FAILING, WEBHOOK_OLDEST_DUE,
-    WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
+    BEHIND, BROKER_BLOCKED_TIME, BROKER_UNREACHABLE, DEAD_LETTERS, MISSED_RUNS, MOST_RETRIES,
+    PAUSED_CONSUMERS, PUBLISH_FAILURES, READY, ROWS, UNATTENDED, WEBHOOK_DISABLED_FAILING,
+    WEBHOOK_OLDEST_DUE, WEBHOOK_UNDELIVERED, WITHOUT_OWNER,
 };
 use crate::alert::{Alert, Limit, Severity};
 use crate::archive::JOB;
@@ -158,6 +158,14 @@ pub const ALERTS: &[Alert] = &[
         metrics: &[MISSED_RUNS],
         only: None,
         limit: Limit::Above(3),
+    },
+    Alert {
+        key: "alerts.job-behind",
+        severity: Severity::Ticket,
+        meaning: "A periodic job has left work that was due for too long: it is slower than new work arrives, or it is paused.",
+        metrics: &[BEHIND],
+        only: None,
+        limit: Limit::OlderThan(seconds(86_400)),
     },
     Alert {
         key: "alerts.archive-failed",

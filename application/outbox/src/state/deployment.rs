@@ -96,6 +96,11 @@ pub(super) const MISSED_RUNS: Metric = Metric::state(
     "Intervals of the job, of at least 10 s, since its last successful run; at most 1,000",
 )
 .by(&["job"]);
+pub(super) const BEHIND: Metric = Metric::state(
+    "handover.job.behind.seconds",
+    "Time for which every run of the job has left work that was due, in seconds; 0: the last one left none",
+)
+.by(&["job"]);
 pub(super) const MOST_RETRIES: Metric = Metric::state(
     "handover.event.retries.max",
     "Most retries of an event that is neither published nor failed, or neither applied nor dead",
@@ -159,6 +164,7 @@ pub(super) const METRICS: &[Metric] = &[
     WEBHOOK_OLDEST_DUE,
     UNATTENDED,
     MISSED_RUNS,
+    BEHIND,
     MOST_RETRIES,
     PUBLISH_FAILURES,
     PAUSED_CONSUMERS,
@@ -205,6 +211,7 @@ impl StateSource for Deployment {
             if let Some(missed) = missed_runs(&record, now) {
                 samples.push(MISSED_RUNS.sample([&record.job], missed));
             }
+            samples.push(BEHIND.sample([&record.job], age_seconds(record.behind_since, now)));
         }
         samples.push(MOST_RETRIES.sample([], f64::from(view.outbox_view().most_retries().await?)));
         self.sample_figures(&reported(view.outbox_view()).await?, &mut samples);

@@ -76,6 +76,10 @@ enum Act {
     Succeed,
     /// Reports more due work in its first runs.
     DrainFirst(usize),
+    /// Leaves work to the next run.
+    Postpone,
+    /// Leaves work to each second run.
+    LeaveEverySecond,
     Fail,
     PanicFirst,
     /// Works until it is dropped or the process stops, then for two more leases.
@@ -115,6 +119,9 @@ impl Job for Counted {
             Act::Succeed => {}
             Act::DrainFirst(runs) if run < runs => return Ok(Progress::MoreDue),
             Act::DrainFirst(_) => {}
+            Act::Postpone => return Ok(Progress::Postponed),
+            Act::LeaveEverySecond if run % 2 == 1 => return Ok(Progress::Postponed),
+            Act::LeaveEverySecond => {}
             Act::Fail => return Err(StoreError::Backend("the job failed".into())),
             Act::PanicFirst => assert!(run > 1, "the first run fails"),
             Act::Hang => {
@@ -160,6 +167,29 @@ async fn job_with_more_due_work_runs_again_at_once() {
     assert_eq!(job.runs(), 5);
 }
 
+/// The time is kept in the database, because deployments replace the leader.
+#[tokio::test(start_paused = true)]
+async fn job_is_behind_since_its_first_run_that_left_work_whichever_process_runs_it() {
+    let database = Database::new();
+    let begun = database.clock.now();
+    for process in [1, 2] {
+        let process = database.process(process);
+        let job = Counted::start(&process, RunBy::Leader(leader(&process)), Act::Postpone);
+        pass(3 * INTERVAL + LEASE).await;
+        assert!((3..=5).contains(&job.runs()), "the next run follows after the interval: {}", job.runs());
+        process.tasks().stop().await;
+    }
+    let behind = database.record().await.unwrap();
+    assert!(behind.last_success.unwrap() > begun + 4 * INTERVAL, "{behind:?}");
+    assert!((begun..begun + LEASE).contains(&behind.behind_since.unwrap()), "{behind:?}");
+    // The last of these runs follows within the time in which a success is recorded only once.
+    let process = database.process(3);
+    Counted::start(&process, RunBy::EveryProcess, Act::DrainFirst(5));
+    pass(Duration::from_secs(1)).await;
+    let done = database.record().await.unwrap();
+    assert_eq!((done.last_success, done.behind_since), (Some(done.last_run), None), "{done:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn notification_starts_next_run() {
     let database = Database::new();
@@ -201,16 +231,20 @@ async fn job_continues_after_error_and_panic_and_last_success_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn frequent_runs_are_recorded_every_ten_seconds_and_changed_results_at_once() {
-    let database = Database::new();
-    let process = database.process(1);
-    let plan = Periodic::new("Sweep", Duration::from_millis(100), RunBy::EveryProcess);
-    Counted::start_as(&process, plan, Act::Succeed);
-    let mut times = std::collections::BTreeSet::<DateTime<Utc>>::new();
-    for _ in 0..1_000 {
-        pass(Duration::from_millis(50)).await;
-        times.extend(database.record().await.map(|record| record.last_run));
+    // A job that leaves work in every second run has two results within 10 seconds.
+    for (act, records) in [(Act::Succeed, 4..=6), (Act::LeaveEverySecond, 8..=12)] {
+        let database = Database::new();
+        let process = database.process(1);
+        let plan = Periodic::new("Sweep", Duration::from_millis(100), RunBy::EveryProcess);
+        Counted::start_as(&process, plan, act);
+        let mut times = std::collections::BTreeSet::<DateTime<Utc>>::new();
+        for _ in 0..1_000 {
+            pass(Duration::from_millis(50)).await;
+            times.extend(database.record().await.map(|record| record.last_run));
+        }
+        assert!(records.contains(&times.len()), "{act:?}: {times:?}");
+        process.tasks().stop().await;
     }
-    assert!((4..=6).contains(&times.len()), "{times:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use handover_events::TenantId;
 use handover_outbox::consumers::Subscriber;
 use handover_outbox::ports::{
     Broker, BrokerError, DatabaseHealth, DatabaseMonitor, DeadLetter, DeadLetterStatus, NewEvent, QueueDepth,
-    StoreError, UnitOfWork,
+    RunResult, StoreError, UnitOfWork,
 };
 use handover_outbox::state::{DatabaseState, STATE_TIME, Sample, StateMetrics, StateSource};
 use handover_outbox::topology::Topology;
@@ -133,6 +133,30 @@ async fn dead_letters_have_their_queue_and_its_consumer() {
     let open = |labels: &[&str]| value(&state, "handover.dead.letters.open", labels);
     assert_eq!(open(&[QUEUE, "loans"]), Some(1.0));
     assert_eq!(open(&["other.queue", ""]), Some(1.0));
+    library.tx.tasks().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_is_behind_while_its_runs_leave_work() {
+    let library = Library::sending([lent()]);
+    library.prepare().await;
+    let run = async |result: RunResult| {
+        let at = library.outbox.now();
+        let recorded = with_tx(&library.tx, result, move |unit, result, _| {
+            Box::pin(async move { unit.outbox().record_run("Archive", at, *result, INTERVAL).await })
+        });
+        recorded.await.unwrap();
+    };
+    let state = StateMetrics::start(&library.outbox, Vec::new(), INTERVAL);
+    let behind = || value(&state, "handover.job.behind.seconds", &["Archive"]);
+    run(RunResult::WorkLeft).await;
+    library.outbox.tx.sleep(Duration::from_secs(100)).await;
+    run(RunResult::WorkLeft).await;
+    library.outbox.tx.sleep(Duration::from_secs(100)).await;
+    let age = behind().unwrap();
+    assert!((180.0..=200.0).contains(&age), "{age}");
+    run(RunResult::Success).await;
+    eventually(async || behind() == Some(0.0)).await;
     library.tx.tasks().stop().await;
 }
 

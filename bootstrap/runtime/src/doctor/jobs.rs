@@ -48,7 +48,8 @@ mod tests {
 
     fn record(job: &str, run: &str, success: Option<&str>) -> JobRecord {
         let at = |text: &str| text.parse().unwrap();
-        JobRecord { job: job.to_owned(), last_run: at(run), last_success: success.map(at), interval: None }
+        let (job, last_success) = (job.to_owned(), success.map(at));
+        JobRecord { job, last_run: at(run), last_success, behind_since: None, interval: None }
     }
 
     #[test]

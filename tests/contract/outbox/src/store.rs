@@ -339,6 +339,7 @@ crate::rules! { store_rules: StoreRig;
         a_dropped_unit_of_work_changes_no_leader_and_no_job,
         ending_all_leases_frees_every_leader_lease,
         a_failed_run_keeps_the_last_success,
+        a_job_is_behind_since_the_first_run_that_left_work,
         job_records_are_ordered_by_name,
     ]
     archive: [

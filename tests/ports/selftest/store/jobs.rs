@@ -51,6 +51,10 @@ faults! { broken_by(Fault) {
     ]
     failed_runs_clear_last_success: FailedRunsClearLastSuccess breaks [
         "a_failed_run_keeps_the_last_success",
+        "a_job_is_behind_since_the_first_run_that_left_work",
+    ]
+    jobs_are_behind_since_their_last_run: JobsAreBehindSinceTheirLastRun breaks [
+        "a_job_is_behind_since_the_first_run_that_left_work",
     ]
     job_names_ignore_case: JobNamesIgnoreCase breaks [
         "job_records_are_ordered_by_name",

@@ -79,6 +79,7 @@ pub enum Fault {
     LeaderFenceTakesNoLock,
     EndingLeasesReelectsLeaders,
     FailedRunsClearLastSuccess,
+    JobsAreBehindSinceTheirLastRun,
     JobNamesIgnoreCase,
     JobRecordsAreSortedByTime,
     JobIntervalsAreLost,

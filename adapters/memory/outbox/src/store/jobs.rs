@@ -121,14 +121,18 @@ impl<X: Tables> JobRepo for MemoryUnit<X> {
         interval: Duration,
     ) -> Result<(), StoreError> {
         self.write_outbox(vec![Lock::Job(job.to_owned())], |statement| {
-            let last_success = match result {
-                RunResult::Success => Some(at),
-                RunResult::Failure => statement.jobs().get(&job.to_owned()).and_then(|row| row.last_success),
+            let before = statement.jobs().get(&job.to_owned());
+            let behind_since = before.and_then(|row| row.behind_since);
+            let (last_success, behind_since) = match result {
+                RunResult::Success => (Some(at), None),
+                RunResult::WorkLeft => (Some(at), behind_since.or(Some(at))),
+                RunResult::Failure => (before.and_then(|row| row.last_success), behind_since),
             };
             // As the column, in milliseconds.
             let interval =
                 Some(Duration::from_millis(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)));
-            statement.own.jobs.put(JobRecord { job: job.to_owned(), last_run: at, last_success, interval });
+            let job = job.to_owned();
+            statement.own.jobs.put(JobRecord { job, last_run: at, last_success, behind_since, interval });
             Ok(())
         })
         .await

@@ -31,6 +31,7 @@ table! {
     update {
         last_run: time("last_run_time" = record.last_run),
         last_success: opt_time("last_success_time" = record.last_success),
+        behind_since: opt_time("behind_since_time" = record.behind_since),
         interval: (row.opt_int("interval_ms").map(|ms| ms.map(|ms| Duration::from_millis(ms.unsigned_abs()))))(
             "interval_ms" = record.interval.map(milliseconds)
         ),
@@ -139,10 +140,18 @@ impl JobRepo for Session {
     ) -> Result<(), StoreError> {
         let (last_success, changed) = match result {
             RunResult::Success => (Some(at), JobTable::UPDATED),
+            RunResult::WorkLeft => (Some(at), &["last_run_time", "last_success_time", "interval_ms"][..]),
             RunResult::Failure => (None, &["last_run_time", "interval_ms"][..]),
         };
-        let record = JobRecord { job: job.to_owned(), last_run: at, last_success, interval: Some(interval) };
+        let (job, interval) = (job.to_owned(), Some(interval));
+        let record = JobRecord { job, last_run: at, last_success, behind_since: None, interval };
         let after = self.dialect.or_replace(JobTable::KEY, changed);
-        self.insert_into::<JobTable>(JobTable::values(&record), &after).await
+        self.insert_into::<JobTable>(JobTable::values(&record), &after).await?;
+        if result == RunResult::WorkLeft {
+            let sql =
+                "UPDATE outbox_jobs SET behind_since_time = ? WHERE job = ? AND behind_since_time IS NULL";
+            self.execute(sql, values![at, &record.job]).await?;
+        }
+        Ok(())
     }
 }

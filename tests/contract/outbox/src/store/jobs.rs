@@ -234,6 +234,7 @@ pub async fn a_failed_run_keeps_the_last_success(rig: &dyn StoreRig) {
         job: "sweep".to_owned(),
         last_run,
         last_success,
+        behind_since: None,
         interval: Some(INTERVAL),
     };
     for (at, result, last_success) in [
@@ -251,6 +252,28 @@ pub async fn a_failed_run_keeps_the_last_success(rig: &dyn StoreRig) {
         let mut view = reopened.view().await.unwrap();
         let records = view.outbox_view().job_records().await.unwrap();
         assert_eq!(records, [record_of(later(-8), Some(later(-8)))]);
+    }
+}
+
+/// A run that leaves work is a success, too. The job is behind since the first such run, until a run leaves none; a failed run
+/// changes nothing.
+pub async fn a_job_is_behind_since_the_first_run_that_left_work(rig: &dyn StoreRig) {
+    for (at, result, last_success, behind_since) in [
+        (1, RunResult::WorkLeft, 1, Some(1)),
+        (2, RunResult::WorkLeft, 2, Some(1)),
+        (3, RunResult::Failure, 2, Some(1)),
+        (4, RunResult::WorkLeft, 4, Some(1)),
+        (5, RunResult::Success, 5, None),
+        (6, RunResult::Failure, 5, None),
+        (7, RunResult::WorkLeft, 7, Some(7)),
+    ] {
+        record(rig, "sweep", later(at), result).await;
+        let [record] = records(rig).await.try_into().expect("there is one job");
+        assert_eq!(
+            (record.last_run, record.last_success, record.behind_since),
+            (later(at), Some(later(last_success)), behind_since.map(later)),
+            "after run {at}, {result:?}"
+        );
     }
 }
 

@@ -31,6 +31,11 @@ impl<U: MarketView + ?Sized> JobQueriesWrapper for Faulty<U> {
                 record.last_success = record.last_success.filter(|at| *at == record.last_run);
             }
         }
+        if self.has(Fault::JobsAreBehindSinceTheirLastRun) {
+            for record in &mut records {
+                record.behind_since = record.behind_since.map(|_| record.last_run);
+            }
+        }
         if self.has(Fault::JobIntervalsAreLost) {
             records.iter_mut().for_each(|record| record.interval = None);
         }

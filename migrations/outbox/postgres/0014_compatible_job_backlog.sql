@@ -1,0 +1,7 @@
+-- Jobs that do not keep up.
+
+-- `0011_compatible_erasure.sql` explains the timeout.
+SET LOCAL lock_timeout = '2s';
+
+-- Begin of the first run since which every successful run has left work that was due. NULL: the last one left none.
+ALTER TABLE outbox_jobs ADD COLUMN behind_since_time TIMESTAMPTZ(6);
