@@ -2,6 +2,7 @@
 //! crash ends each of them at its current await point.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -38,12 +39,20 @@ impl Default for Tasks {
 impl Tasks {
     /// Runs a future as a task of this process, in the current tracing span. The output is `None` if the process was
     /// killed.
-    #[allow(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
     pub fn spawn<F>(&self, work: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.spawn_boxed(Box::pin(work))
+    }
+
+    /// A task of tokio is some twenty functions: they are compiled once per type of the output instead of once per future.
+    #[allow(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
+    fn spawn_boxed<T: Send + 'static>(
+        &self,
+        work: Pin<Box<dyn Future<Output = T> + Send>>,
+    ) -> JoinHandle<Option<T>> {
         let killed = self.killed.clone();
         let killable = async move {
             tokio::select! {

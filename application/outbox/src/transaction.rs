@@ -212,7 +212,11 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 ///   therefore not generate ids or read the clock: the caller does both before this call.
 /// - After an error nothing is committed, unless the outcome of an attempt is unknown.
 /// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
-pub async fn with_tx<U, V, T, E, I, F>(tx: &Transactor<U, V>, input: I, work: F) -> Result<T, E>
+pub fn with_tx<U, V, T, E, I, F>(
+    tx: &Transactor<U, V>,
+    input: I,
+    work: F,
+) -> impl Future<Output = Result<T, E>> + Send
 where
     U: UnitOfWork + ?Sized + 'static,
     V: View + ?Sized + 'static,
@@ -221,8 +225,39 @@ where
     I: Send + Sync + 'static,
     F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync + 'static,
 {
+    run(tx, Box::new(WithInput { input, work }))
+}
+
+/// The work of one call of [`with_tx`]. What runs it is compiled once per type of the result instead of once per call.
+trait Work<U: ?Sized, T, E>: Send + Sync {
+    fn attempt<'u>(&'u self, unit: &'u mut U, attempt: Attempt) -> BoxFuture<'u, Result<T, E>>;
+}
+
+struct WithInput<I, F> {
+    input: I,
+    work: F,
+}
+
+impl<U, T, E, I, F> Work<U, T, E> for WithInput<I, F>
+where
+    U: ?Sized,
+    I: Send + Sync,
+    F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>> + Send + Sync,
+{
+    fn attempt<'u>(&'u self, unit: &'u mut U, attempt: Attempt) -> BoxFuture<'u, Result<T, E>> {
+        (self.work)(unit, &self.input, attempt)
+    }
+}
+
+async fn run<U, V, T, E>(tx: &Transactor<U, V>, work: Box<dyn Work<U, T, E>>) -> Result<T, E>
+where
+    U: UnitOfWork + ?Sized + 'static,
+    V: View + ?Sized + 'static,
+    T: Send + 'static,
+    E: UnitError,
+{
     let context = tx.clone();
-    let task = tx.tasks.spawn(async move { attempts(&context, &input, &work).await });
+    let task = tx.tasks.spawn(async move { attempts(&context, &*work).await });
     match task.await {
         Ok(Some(result)) => result,
         Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into()).into()),
@@ -230,12 +265,11 @@ where
     }
 }
 
-async fn attempts<U, V, T, E, I, F>(tx: &Transactor<U, V>, input: &I, work: &F) -> Result<T, E>
+async fn attempts<U, V, T, E>(tx: &Transactor<U, V>, work: &dyn Work<U, T, E>) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,
     V: View + ?Sized + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
     let _permit = tx
         .tasks
@@ -246,7 +280,7 @@ where
     let mut number = 1;
     let started_at = tx.clock.now();
     loop {
-        let error = match with_measurements(attempt(tx, input, work, Attempt(number))).await {
+        let error = match with_measurements(attempt(tx, work, Attempt(number))).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
@@ -264,20 +298,18 @@ where
     }
 }
 
-async fn attempt<U, V, T, E, I, F>(
+async fn attempt<U, V, T, E>(
     tx: &Transactor<U, V>,
-    input: &I,
-    work: &F,
+    work: &dyn Work<U, T, E>,
     attempt: Attempt,
 ) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,
     V: View + ?Sized + 'static,
     E: UnitError,
-    F: for<'u> Fn(&'u mut U, &'u I, Attempt) -> BoxFuture<'u, Result<T, E>>,
 {
     let mut unit = tx.store.begin().await?;
-    let value = work(unit.as_mut(), input, attempt).await?;
+    let value = work.attempt(unit.as_mut(), attempt).await?;
     unit.commit().await?;
     Ok(value)
 }
