@@ -29,7 +29,8 @@ pub(crate) struct RabbitSubscription {
     /// Acks MUST be sent in the order in which tags were removed from the buffer; otherwise an ack for several tags
     /// would settle too many deliveries.
     settling: Mutex<()>,
-    _receiver: AbortOnDropHandle<()>,
+    /// Holds the consumer. `None` once the subscription is dropped.
+    receiver: Option<AbortOnDropHandle<()>>,
 }
 
 impl RabbitSubscription {
@@ -60,7 +61,7 @@ impl RabbitSubscription {
             channel,
             limit,
             settling: Mutex::new(()),
-            _receiver: AbortOnDropHandle::new(receiver),
+            receiver: Some(AbortOnDropHandle::new(receiver)),
         })
     }
 
@@ -187,9 +188,22 @@ impl Subscription for RabbitSubscription {
     }
 }
 
+/// The channel is closed before the consumer is dropped. Otherwise lapin would cancel the consumer first, and a queue with a single active
+/// consumer would deliver its next message to another one before the unsettled messages have returned.
 impl Drop for RabbitSubscription {
+    #[allow(clippy::disallowed_methods, reason = "the task ends with the channel")]
     fn drop(&mut self) {
-        // The channel is not closed here: lapin closes it when its last handle is dropped.
         self.buffer.end();
+        if !self.channel.status().connected() {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            let (channel, limit, receiver) = (self.channel.clone(), self.limit, self.receiver.take());
+            runtime.spawn(async move {
+                // An error needs no reaction: the connection is lost, which also ends the channel.
+                let _ = with_timeout("closing a channel", limit, channel.close(200, "dropped".into())).await;
+                drop(receiver);
+            });
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Declarations that differ from the existing topology are refused; missing parts are declared again.
 
+use std::num::NonZeroU16;
+
 use super::*;
 
 /// A broker that restores its topology only after a failed publish, so that tests can observe missing parts.
@@ -111,6 +113,29 @@ async fn queue_that_receives_delivers_to_one_subscription_at_a_time() {
         again.extend(ids(&next.unwrap()));
     }
     assert_eq!(again, expected, "unsettled messages return in their order");
+}
+
+/// A dropped subscription, as of a task that was aborted, returns its messages before another one gets the next message.
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_subscription_of_queue_that_receives_keeps_the_order() {
+    let vhost = vhost().await;
+    let (receiver, _) = receiving(&vhost.url()).await;
+    let active = receiver.subscribe(QUEUE, NonZeroU16::new(5).unwrap()).await.unwrap();
+    let standby = subscribe(&receiver, QUEUE).await;
+    publish_until_confirmed(&receiver, &routed("event", 20)).await;
+    let mut first = Vec::new();
+    while first.len() < 5 {
+        first.extend(ids(&active.next().await.unwrap()));
+    }
+    drop(active);
+    let mut again = Vec::new();
+    while again.len() < 20 {
+        let next =
+            tokio::time::timeout(NOTICED_WITHIN, standby.next()).await.expect("the standby takes over");
+        again.extend(ids(&next.unwrap()));
+    }
+    let expected: Vec<String> = routed("event", 20).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(again, expected, "unsettled messages return before later ones are delivered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
