@@ -10,7 +10,7 @@ use handover::{EnqueueError, Event, Outbox};
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance_except};
-use handover_tests::process::Server;
+use handover_tests::process::{Launch, Server};
 use handover_tests::random::RandomSource;
 use handover_tests::servers::database::ServerKind;
 use handover_tests::snapshot::DatabaseSnapshot;
@@ -49,7 +49,7 @@ struct BookLent {
 
 async fn process_of_older_version_works_during_and_after_migration(pair: Pair) {
     let deployment = empty(pair).await;
-    let older = with_short_timeouts(deployment.launch()).program(&program("HANDOVER_OLD_BIN"));
+    let older = first_version(&deployment);
     older.migrate();
     let old_server = older.start().unwrap();
     let old_api = Api::of(&old_server);
@@ -91,13 +91,19 @@ async fn process_of_older_version_works_during_and_after_migration(pair: Pair) {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
+/// Launch options of a process of the first schema version.
+fn first_version(deployment: &Deployment) -> Launch {
+    with_short_timeouts(deployment.launch())
+        .program(&program("HANDOVER_OLD_BIN"))
+        .without("HANDOVER_CONSISTENCY__RECENT_INTERVAL")
+}
+
 /// One process uses a file, so there is no process of the older version beside one of this version.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: needs the program of an older version"]
 async fn file_of_older_version_is_migrated_by_start_after_kill() {
     let deployment = Deployment::unmigrated(Pair::SqliteAlone, None, None);
-    let old_server =
-        with_short_timeouts(deployment.launch()).program(&program("HANDOVER_OLD_BIN")).start().unwrap();
+    let old_server = first_version(&deployment).start().unwrap();
     let api = Api::of(&old_server);
     let snapshot = deployment.snapshot().await;
     let ledger = Arc::new(Ledger::default());

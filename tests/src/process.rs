@@ -97,6 +97,13 @@ impl Launch {
         self
     }
 
+    /// Leaves out a variable that was set, which another program does not know.
+    #[must_use]
+    pub fn without(mut self, variable: &str) -> Launch {
+        self.variables.retain(|(name, _)| name != variable);
+        self
+    }
+
     /// Adds a secret that the program must not leak.
     pub fn forbid(&self, what: &str, secret: &str) {
         self.forbidden.lock().unwrap().push((what.to_owned(), secret.to_owned()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::debug;
 
+use crate::backlog::BacklogCount;
 use crate::metrics::{OLDEST_DUE, PENDING, age_seconds, count};
 use crate::outbox::Outbox;
 use crate::ports::StoreError;
@@ -21,9 +22,10 @@ const PAUSE_FACTOR: u32 = 20;
 /// Sets the gauges until the process stops.
 pub(crate) async fn keep_sampling(outbox: Outbox) {
     let stopping = outbox.tx.stopping().clone();
+    let count = BacklogCount::default();
     while !stopping.is_cancelled() {
         let begun = Instant::now();
-        if let Err(error) = sample(&outbox).await {
+        if let Err(error) = sample(&outbox, &count).await {
             debug!(%error, "metrics: cannot count pending events; keeping the previous values");
         }
         tokio::select! {
@@ -34,9 +36,9 @@ pub(crate) async fn keep_sampling(outbox: Outbox) {
     }
 }
 
-async fn sample(outbox: &Outbox) -> Result<(), StoreError> {
+async fn sample(outbox: &Outbox, backlog: &BacklogCount) -> Result<(), StoreError> {
     let now = outbox.now();
-    let backlog = outbox.view().await?.outbox_view().outbox_backlog(now).await?;
+    let backlog = backlog.read(outbox, now).await?;
     metrics::gauge!(PENDING.name).set(count(backlog.new + backlog.retry));
     metrics::gauge!(OLDEST_DUE.name).set(age_seconds(backlog.oldest_due, now));
     Ok(())

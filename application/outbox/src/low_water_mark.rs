@@ -2,32 +2,35 @@
 //!
 //! While a transaction stays open in the database, PostgreSQL and InnoDB keep the dead versions of all rows that are settled
 //! meanwhile, and a search from the lowest id reads all of them. Then searches begin at a mark, and a full search runs concurrently,
-//! so that they need not wait for it.
+//! slice by slice, so that they need not wait for it.
 //!
 //! **Invariant:** the mark is a hint. A row below it, such as one whose transaction committed after those of greater ids, is
 //! found by the next full search.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::ports::Clock;
+use crate::slices::Slices;
 
 /// Time after which the mark follows the rows that are found: the transaction of a smaller id may commit this much later than
 /// that of a greater one and still be found at once.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// A full search takes place after this multiple of the time that the last one took, at the earliest.
-const PAUSE: u32 = 9;
-
-/// A full search that has not ended after this time has failed.
-const LONGEST_SEARCH: Duration = Duration::from_secs(60);
+/// A full search has failed if it has not continued for this time.
+const LONGEST_READ: Duration = Duration::from_secs(60);
 
 /// Where a search begins, and how many rows it may find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchFrom {
     /// The lowest id; 0: everything is searched.
     pub id: i64,
-    /// Number of rows that a full search has found below the mark. The search MUST NOT go on behind them: it would read the dead
-    /// rows up to the mark.
+    /// Number of rows that a slice of a full search has found below the mark. The search MUST NOT go on behind them: it would
+    /// read the dead rows up to the mark.
     pub late: Option<u32>,
 }
 
@@ -39,9 +42,11 @@ pub struct LowWaterMark {
     /// Lowest id that was found since then.
     lowest: Option<i64>,
     next_window: Instant,
-    /// The rows below the mark that a full search has found.
-    late: Option<SearchFrom>,
+    /// Rows below the mark that a full search has found, by slice: the lowest id and their number.
+    late: BTreeMap<i64, u32>,
     next_full: Instant,
+    /// Time at which a full search is needed although `next_full` is later.
+    needed_at: Option<Instant>,
     /// A full search takes place until then at the latest.
     searching_until: Option<Instant>,
     interval: Duration,
@@ -51,16 +56,17 @@ pub struct LowWaterMark {
 }
 
 impl LowWaterMark {
-    /// Every search is a full one, unless the last full search took longer than `slow`. Then there is one every `interval`, or less
-    /// often if it takes more than a tenth of the time.
+    /// Every search is a full one, unless the last full search took longer than `slow`. Then there is a pause of `interval` between
+    /// full searches. They take a tenth of the time, because a pause follows each slice.
     pub fn new(interval: Duration, slow: Duration) -> LowWaterMark {
         let now = Instant::now();
         LowWaterMark {
             mark: 0,
             lowest: None,
             next_window: now + WINDOW,
-            late: None,
+            late: BTreeMap::new(),
             next_full: now + interval,
+            needed_at: None,
             searching_until: None,
             interval,
             slow,
@@ -75,13 +81,15 @@ impl LowWaterMark {
             self.next_window = now + WINDOW;
             self.mark = self.lowest.take().unwrap_or(self.mark);
         }
-        let late = self.late.take();
-        match late {
-            _ if !self.is_slow => SearchFrom { id: 0, late: None },
-            Some(late) => {
+        if !self.is_slow {
+            self.late.clear();
+            return SearchFrom { id: 0, late: None };
+        }
+        match self.late.pop_first() {
+            Some((id, late)) => {
                 // There may be more of them.
-                self.next_full = now;
-                late
+                self.full_within(Duration::ZERO);
+                SearchFrom { id, late: Some(late) }
             }
             None => SearchFrom { id: self.mark, late: None },
         }
@@ -101,45 +109,98 @@ impl LowWaterMark {
         }
     }
 
-    /// Begins a full search, concurrent with the others, if it is time for it: returns the id below which its rows have not been found. It ends
-    /// with [`searched`](LowWaterMark::searched) or [`not_searched`](LowWaterMark::not_searched).
-    pub fn search_fully(&mut self) -> Option<i64> {
+    /// Begins a full search, concurrent with the others, if it is time for it.
+    pub fn full_search(&mut self) -> Option<FullSearch> {
         let now = Instant::now();
         let is_searching = self.searching_until.is_some_and(|until| now < until);
-        if !self.is_slow || is_searching || now < self.next_full {
+        let is_needed = self.needed_at.is_some_and(|at| at <= now);
+        if !self.is_slow || is_searching || !(is_needed || self.next_full <= now) {
             return None;
         }
-        self.searching_until = Some(now + LONGEST_SEARCH);
-        Some(self.mark)
+        if is_needed {
+            self.needed_at = None;
+        }
+        self.searching_until = Some(now + LONGEST_READ);
+        Some(FullSearch { slices: Slices::below(self.mark) })
     }
 
-    /// Records the ids below the mark that a full search found, and how long it took.
-    pub fn searched(&mut self, late: &[i64], took: Duration) {
-        self.not_searched(took);
-        self.is_slow = took >= self.slow || !late.is_empty();
-        self.are_late(late);
+    /// Records what a slice of a full search found.
+    fn found_late(&mut self, ids: &[i64]) {
+        self.searching_until = Some(Instant::now() + LONGEST_READ);
+        self.are_late(ids);
     }
 
-    /// Records that a full search failed, and after which time.
-    pub fn not_searched(&mut self, took: Duration) {
+    /// Records the end of a full search.
+    fn searched(&mut self, is_slow: bool) {
         self.searching_until = None;
-        self.next_full = Instant::now() + self.interval.max(took * PAUSE);
+        self.next_full = Instant::now() + self.interval;
+        self.is_slow = is_slow;
     }
 
-    /// Has the next search begin at these rows, which may be below the mark.
+    /// Has one of the next searches begin at these rows, which may be below the mark.
     pub fn are_late(&mut self, ids: &[i64]) {
         if let Some(id) = ids.iter().copied().min() {
-            self.late = Some(SearchFrom { id, late: Some(u32::try_from(ids.len()).unwrap_or(u32::MAX)) });
+            self.late.insert(id, u32::try_from(ids.len()).unwrap_or(u32::MAX));
         }
     }
 
     /// Has everything searched after this time at the latest: a row that was not found yet may be below the mark.
     pub fn full_within(&mut self, time: Duration) {
-        self.next_full = self.next_full.min(Instant::now() + time);
+        let at = Instant::now() + time;
+        self.needed_at = Some(self.needed_at.map_or(at, |before| before.min(at)));
     }
 
     /// Forgets the mark, because other rows are searched from now on.
     pub fn reset(&mut self) {
         *self = LowWaterMark::new(self.interval, self.slow);
     }
+}
+
+/// A search of all ids below the mark, slice by slice.
+#[derive(Debug)]
+#[must_use]
+pub struct FullSearch {
+    slices: Slices,
+}
+
+impl FullSearch {
+    /// Reads every slice with `read`, which returns the ids that it finds in a range (without its end), and pauses after it. The next
+    /// searches begin at these ids; `found` wakes them.
+    pub async fn run<F, E>(
+        mut self,
+        mark: &Mutex<LowWaterMark>,
+        clock: &dyn Clock,
+        read: impl Fn(Range<i64>) -> F,
+        found: impl Fn(),
+    ) -> Result<(), E>
+    where
+        F: Future<Output = Result<Vec<i64>, E>>,
+    {
+        let mut has_found = false;
+        while let Some(ids) = self.slices.next_ids() {
+            let begun = Instant::now();
+            let late = match read(ids).await {
+                Ok(late) => late,
+                Err(error) => {
+                    lock(mark).searched(true);
+                    return Err(error);
+                }
+            };
+            let pause = self.slices.was_read(begun.elapsed());
+            lock(mark).found_late(&late);
+            if !late.is_empty() {
+                has_found = true;
+                found();
+            }
+            clock.sleep(pause).await;
+        }
+        let mut mark = lock(mark);
+        let is_slow = self.slices.took() >= mark.slow || has_found;
+        mark.searched(is_slow);
+        Ok(())
+    }
+}
+
+fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
+    mark.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -151,7 +151,7 @@ impl Relay {
         let Some(room) = self.wait_for_room().await? else { return Ok(Step::Worked) };
         let owned = self.ownership.leases().valid();
         let limit = self.limit(room);
-        self.search_fully(owned, now);
+        self.search_fully(owned);
         let (from, Due { rows: mut due, next }) = self.due(owned, now, limit).await?;
         let found = due.len();
         let rest = match from.late {

@@ -108,6 +108,27 @@ async fn relay_scan_reads_pending_rows_by_id_without_sorting(kind: ServerKind) {
     }
 }
 
+/// The index of pending rows is large, because a transaction that stays open keeps its dead entries, and ANALYZE finds some pending
+/// rows.
+#[test]
+fn postgres_scan_from_an_id_reads_pending_rows_beside_many_dead_ones() {
+    handover_contract::run(async {
+        let fixture = Fixture::new(ServerKind::Postgres).await;
+        fill(&fixture, ServerKind::Postgres, 100_000).await;
+        for status in ["NEW", "SENT"] {
+            fixture.outside(&format!("UPDATE outbox_events SET status = '{status}'")).await.unwrap();
+        }
+        let pending: Vec<_> = (1..=5).map(|n| event(&format!("new-{n}"), n, 1)).collect();
+        append(&fixture.store, &pending).await.unwrap();
+        fixture.outside("ALTER TABLE outbox_events ALTER status SET STATISTICS 1000").await.unwrap();
+        fixture.outside("ANALYZE outbox_events").await.unwrap();
+        for from_id in [9, 99_000] {
+            let query = DueQuery { limit: 200, from_id, ..due_at(start()) };
+            check(ServerKind::Postgres, &fixture.store.explain_due(&query).await.unwrap());
+        }
+    });
+}
+
 /// PostgreSQL may keep a plan that it made for an empty table. MariaDB plans each execution, which the test above
 /// covers.
 #[test]

@@ -54,7 +54,7 @@ impl DatabaseBroker {
     }
 
     /// The same, with another time after which a search for ready messages counts as slow. While the last search of a whole
-    /// queue was slow, a claim begins at a mark, and a concurrent search reads the whole queue once a second ([`LowWaterMark`]).
+    /// queue was slow, a claim begins at a mark, and a concurrent search reads the whole queue in slices ([`LowWaterMark`]).
     pub fn with_slow_search(store: &SqlStore, slow_search: Duration) -> DatabaseBroker {
         DatabaseBroker {
             inner: Arc::new(Inner {

@@ -51,6 +51,8 @@ pub struct Session {
     pub(crate) dialect: &'static dyn Dialect,
     pub(crate) shared: Arc<Shared>,
     state: State,
+    /// Whether the session began a transaction that it has not committed.
+    in_transaction: bool,
     /// Whether the connection is prepared for statements of the application.
     is_lent: bool,
     appended: Vec<Partition>,
@@ -68,6 +70,7 @@ impl Session {
             dialect,
             shared,
             state: State::Ready,
+            in_transaction: false,
             is_lent: false,
             appended: Vec::new(),
             deferred: DeferredWrites::default(),
@@ -81,6 +84,7 @@ impl Session {
 
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
         self.start().await?;
+        self.in_transaction = true;
         let timed = Timed::start();
         let outcome = self.connection.begin().await;
         timed.end("BEGIN");
@@ -263,6 +267,22 @@ impl Session {
     }
 
     /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
+    /// Runs a query that sorts by the columns of an index, which MUST be used. See [`Dialect::without_sorting`].
+    pub(crate) async fn fetch_in_order(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let Some(setting) = self.dialect.without_sorting().filter(|_| !self.in_transaction) else {
+            return self.fetch(sql, values).await;
+        };
+        self.begin().await?;
+        self.execute(setting, Vec::new()).await?;
+        let rows = self.fetch(sql, values).await?;
+        self.commit_now().await?;
+        Ok(rows)
+    }
+
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.send_deferred().await?;
         self.start().await?;
@@ -270,6 +290,7 @@ impl Session {
         let outcome = self.connection.commit().await.map_err(commit_error);
         timed.end("COMMIT");
         self.finish(outcome)?;
+        self.in_transaction = false;
         if !self.appended.is_empty() {
             self.shared.notifier.notify_relays(self.appended.drain(..).collect());
         }

@@ -1,5 +1,7 @@
 //! The outbox as operators read and change it: pages, blocked aggregates, unreadable rows, counts, redrives and releases.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, AggregateRef, EventId, OutboxStatus, TenantId};
@@ -103,15 +105,13 @@ pub struct OutboxCounts {
     pub oldest_pending: Option<DateTime<Utc>>,
 }
 
-/// The events that are not published.
+/// The events that wait to be published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// Number of `NEW` rows.
     pub new: u64,
     /// Number of `RETRY` rows.
     pub retry: u64,
-    /// Number of `FAILED` rows that no operator has released.
-    pub failed: u64,
     /// Earliest time since which one of the due rows is due: its `next_retry_time` or, without one, its `create_time`.
     /// `None` if no row is due.
     pub oldest_due: Option<DateTime<Utc>>,
@@ -179,10 +179,13 @@ pub trait OperatorQueries: Send {
     /// Counts the rows of a tenant (`None`: all tenants).
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;
 
-    /// The events of all tenants that are not published. A row is due as in
+    /// The events of all tenants that wait to be published and whose rows have ids in this range. A row is due as in
     /// [`OutboxQueries::outbox_due`](super::OutboxQueries::outbox_due), also if an earlier event of its aggregate blocks it.
-    /// The cost MUST NOT depend on the number of published rows.
-    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError>;
+    /// The cost MUST depend neither on the number of published rows nor on rows outside of the range.
+    async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError>;
+
+    /// Number of `FAILED` rows of all tenants that no operator has released.
+    async fn unreleased_failed_rows(&mut self) -> Result<u64, StoreError>;
 }
 
 /// Changes published and failed rows, for operators.

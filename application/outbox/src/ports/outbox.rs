@@ -297,6 +297,10 @@ pub trait OutboxQueries: Send {
     ///   returned.
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError>;
 
+    /// Ids of at most `limit` rows from `from_id` on and below `until_id` that [`OutboxQueries::outbox_due`] may return, smallest
+    /// first. The cost MUST NOT depend on rows outside of this range.
+    async fn outbox_due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError>;
+
     /// Rows of other groups than `except` that may be published now, smallest id first, although rows with smaller ids
     /// are pending.
     ///

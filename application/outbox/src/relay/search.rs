@@ -1,5 +1,6 @@
 //! The searches of the relay for rows that are due.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,24 +52,18 @@ impl Relay {
         Ok((from, due))
     }
 
-    /// Searches rows below the mark, if it is time for it. The next search begins at those that are found.
-    pub(super) fn search_fully(&self, owned: PartitionSet, now: DateTime<Utc>) {
-        let Some(mark) = lock(&self.low_water).search_fully() else { return };
-        let query = self.due_query(owned, now);
+    /// Searches rows below the mark, if it is time for it. The next searches begin at those that are found.
+    pub(super) fn search_fully(&self, owned: PartitionSet) {
+        let Some(search) = lock(&self.low_water).full_search() else { return };
+        let query = self.due_query(owned, self.outbox.now());
         let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
         self.outbox.tx.tasks().spawn_until_stop(async move {
-            let begun = Instant::now();
-            let due = match due_rows(&outbox, &query).await {
-                Ok(due) => due,
-                Err(error) => {
-                    warn!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
-                    return lock(&low_water).not_searched(begun.elapsed());
-                }
+            let read = |ids: Range<i64>| {
+                let query = DueQuery { now: outbox.now(), from_id: ids.start, ..query.clone() };
+                due_ids(&outbox, query, ids.end)
             };
-            let late: Vec<i64> = due.rows.iter().map(|row| row.id).filter(|id| *id < mark).collect();
-            lock(&low_water).searched(&late, begun.elapsed());
-            if !late.is_empty() {
-                wake.notify(owned);
+            if let Err(error) = search.run(&low_water, outbox.tx.clock().as_ref(), read, || wake.notify(owned)).await {
+                warn!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
             }
         });
     }
@@ -76,10 +71,11 @@ impl Relay {
     /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
     pub(super) fn idle_for(&mut self, next_due: Option<DateTime<Utc>>) -> Duration {
         let now = self.outbox.now();
-        let until_due = next_due
-            .map_or(self.settings.scan_interval, |due| (due - now).to_std().unwrap_or(Duration::ZERO));
+        let longest = self.settings.scan_interval.min(self.ownership.until_tick());
+        let Some(due) = next_due else { return longest };
+        let until_due = (due - now).to_std().unwrap_or(Duration::ZERO);
         lock(&self.low_water).full_within(until_due);
-        until_due.min(self.settings.scan_interval).min(self.ownership.until_tick())
+        until_due.min(longest)
     }
 }
 
@@ -87,6 +83,6 @@ fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
     mark.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn due_rows(outbox: &Outbox, query: &DueQuery) -> Result<Due, StoreError> {
-    outbox.view().await?.outbox_view().outbox_due(query).await
+async fn due_ids(outbox: &Outbox, query: DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
+    outbox.view().await?.outbox_view().outbox_due_ids(&query, until_id).await
 }

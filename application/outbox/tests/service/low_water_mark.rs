@@ -1,9 +1,13 @@
 //! The mark at which a repeated search begins.
 
+use std::ops::Range;
+use std::sync::Mutex;
 use std::time::Duration;
 
+use handover_memory::VirtualClock;
+use handover_outbox::ports::Clock as _;
 use handover_outbox::{LowWaterMark, SearchFrom};
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 const SECOND: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -23,12 +27,42 @@ async fn slow_mark(id: i64) -> LowWaterMark {
     mark
 }
 
+/// The time that the database takes for a range of ids, and the late ids.
+struct Table {
+    dead: Range<i64>,
+    per_dead_row: Duration,
+    late: &'static [i64],
+}
+
+const CLEAN: Table = Table { dead: 0..0, per_dead_row: Duration::ZERO, late: &[] };
+
+impl Table {
+    async fn read(&self, clock: &VirtualClock, ids: Range<i64>) -> Result<Vec<i64>, &'static str> {
+        let dead = (self.dead.end.min(ids.end) - self.dead.start.max(ids.start)).max(0);
+        clock.sleep(self.per_dead_row * u32::try_from(dead).unwrap()).await;
+        Ok(self.late.iter().copied().filter(|id| ids.contains(id)).collect())
+    }
+
+    /// Runs a full search, which must be due. Returns the ranges in the order in which they were read.
+    async fn search(&self, mark: &Mutex<LowWaterMark>) -> Vec<Range<i64>> {
+        let clock = VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap());
+        let ranges = Mutex::new(Vec::new());
+        let read = |ids: Range<i64>| {
+            ranges.lock().unwrap().push(ids.clone());
+            self.read(&clock, ids)
+        };
+        let search = mark.lock().unwrap().full_search().expect("a full search is due");
+        search.run(mark, &clock, read, || {}).await.unwrap();
+        ranges.into_inner().unwrap()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_search_is_full_unless_one_was_slow() {
     let mut mark = LowWaterMark::new(INTERVAL, SLOW);
     for id in 1..5 {
         assert_eq!(mark.begin(), EVERYTHING);
-        assert_eq!(mark.search_fully(), None);
+        assert!(mark.full_search().is_none());
         mark.found(EVERYTHING, Some(id), SLOW / 2);
         advance(INTERVAL).await;
     }
@@ -50,35 +84,72 @@ async fn mark_follows_the_rows_that_are_found_a_second_later() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_below_the_mark_are_found_by_a_concurrent_full_search() {
-    let mut mark = slow_mark(7).await;
-    assert_eq!(mark.search_fully(), None, "there was one just now");
+    let mut mark = slow_mark(5_000).await;
+    assert!(mark.full_search().is_none(), "there was one just now");
     advance(INTERVAL).await;
-    assert_eq!(mark.search_fully(), Some(7));
-    assert_eq!(mark.search_fully(), None, "one at a time");
-    mark.searched(&[3, 2], SLOW);
-    assert_eq!(mark.begin(), SearchFrom { id: 2, late: Some(2) });
-    mark.found(SearchFrom { id: 2, late: Some(2) }, Some(2), SLOW / 2);
-    assert_eq!(mark.begin(), at(7));
-    assert_eq!(mark.search_fully(), Some(7), "there may be more of them");
-    mark.searched(&[], SLOW / 2);
-    assert_eq!(mark.begin(), EVERYTHING, "full searches are fast again");
+    let running = mark.full_search();
+    assert!(running.is_some() && mark.full_search().is_none(), "one at a time");
+    advance(60 * SECOND).await;
+    let mark = Mutex::new(mark);
+    let ids = Table { late: &[10, 4_990, 4_995], ..CLEAN }.search(&mark).await;
+    assert_eq!(ids, [4_000..5_000, 2_000..4_000, 0..2_000]);
+    let mut marked = mark.into_inner().unwrap();
+    for (id, late) in [(10, 1), (4_990, 2)] {
+        let from = SearchFrom { id, late: Some(late) };
+        assert_eq!(marked.begin(), from);
+        marked.found(from, Some(id), SLOW / 2);
+    }
+    assert_eq!(marked.begin(), at(5_000));
+    let mark = Mutex::new(marked);
+    // There may be more of them, so the next one is due at once.
+    CLEAN.search(&mark).await;
+    assert_eq!(mark.lock().unwrap().begin(), EVERYTHING, "full searches are fast again");
+}
+
+/// 10 seconds of work for a million dead rows in a table of a billion.
+#[tokio::test(start_paused = true)]
+async fn full_search_reads_dead_rows_in_short_slices_for_a_tenth_of_the_time() {
+    let newest = 1_000_000_000;
+    let mark = Mutex::new(slow_mark(newest).await);
+    advance(INTERVAL).await;
+    let dead = newest - 1_000_000..newest;
+    let table = Table { dead: dead.clone(), per_dead_row: Duration::from_micros(10), late: &[] };
+    let begun = Instant::now();
+    let ranges = table.search(&mark).await;
+    let took = begun.elapsed();
+    assert_eq!((ranges[0].end, ranges.last().unwrap().start), (newest, 0));
+    assert!(ranges.windows(2).all(|pair| pair[0].start == pair[1].end), "every id is read once");
+    let of_dead = |ids: &Range<i64>| (ids.end - ids.start.max(dead.start)).max(0);
+    assert!(ranges.iter().all(|ids| of_dead(ids) <= 1_600), "a slice takes at most 16 ms");
+    assert!(ranges.len() < 1_300, "{}", ranges.len());
+    assert!((99 * SECOND..101 * SECOND).contains(&took), "{took:?}");
+    assert!(mark.lock().unwrap().full_search().is_none());
+    advance(INTERVAL).await;
+    assert!(mark.lock().unwrap().full_search().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn full_searches_take_a_tenth_of_the_time_and_are_repeated_after_an_error() {
-    let mut mark = slow_mark(7).await;
-    mark.full_within(Duration::ZERO);
-    assert_eq!(mark.search_fully(), Some(7));
-    mark.searched(&[], 2 * SECOND);
-    advance(17 * SECOND).await;
-    assert_eq!(mark.search_fully(), None);
-    advance(SECOND).await;
-    assert_eq!(mark.search_fully(), Some(7));
-    mark.not_searched(SLOW);
+async fn full_search_is_repeated_after_an_error_and_when_a_row_becomes_due() {
+    let mark = Mutex::new(slow_mark(7).await);
     advance(INTERVAL).await;
-    assert_eq!(mark.search_fully(), Some(7));
-    advance(59 * SECOND).await;
-    assert_eq!(mark.search_fully(), None);
+    let clock = VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap());
+    let search = mark.lock().unwrap().full_search().unwrap();
+    let failed = search.run(&mark, &clock, async |_| Err("no connection"), || {}).await;
+    assert_eq!(failed, Err("no connection"));
+    let mut mark = mark.into_inner().unwrap();
+    assert!(mark.full_search().is_none());
+    mark.full_within(2 * SECOND);
     advance(SECOND).await;
-    assert_eq!(mark.search_fully(), Some(7), "the result of the last one never came");
+    assert!(mark.full_search().is_none());
+    advance(SECOND).await;
+    let running = mark.full_search().unwrap();
+    // A row becomes due in a slice that was read already.
+    mark.full_within(SECOND);
+    let mark = Mutex::new(mark);
+    let read = async |_: Range<i64>| {
+        clock.sleep(2 * SECOND).await;
+        Ok::<_, &str>(Vec::new())
+    };
+    running.run(&mark, &clock, read, || {}).await.unwrap();
+    assert!(mark.lock().unwrap().full_search().is_some());
 }

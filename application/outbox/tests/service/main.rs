@@ -24,6 +24,7 @@ mod measured;
 mod operators;
 mod receiving;
 mod retention;
+mod slow_counts;
 mod state;
 mod texts;
 mod versions;

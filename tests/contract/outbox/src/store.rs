@@ -146,6 +146,7 @@ crate::rules! { store_rules: StoreRig;
         a_limit_never_skips_an_earlier_due_row_of_an_aggregate,
         due_rows_from_an_id_include_its_row_and_all_later_ones,
         due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates,
+        due_ids_are_those_of_due_rows_in_the_range,
         blocked_rows_do_not_count_against_the_limit,
         a_unit_of_work_sees_its_own_changes_when_it_reads_due_rows,
         the_next_due_time_is_the_earliest_after_now,
@@ -164,6 +165,7 @@ crate::rules! { store_rules: StoreRig;
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
         the_backlog_counts_pending_rows_and_ages_due_ones,
+        the_backlog_of_a_range_has_the_rows_with_its_ids,
         a_readable_row_is_not_listed_as_unreadable,
     ]
     sequences: [

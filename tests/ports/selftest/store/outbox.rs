@@ -141,6 +141,12 @@ faults! { broken_by(Fault) {
     due_ignores_rows_below_first_id: DueIgnoresRowsBelowFirstId breaks [
         "due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates",
     ]
+    due_ids_include_end_of_range: DueIdsIncludeEndOfRange breaks [
+        "due_ids_are_those_of_due_rows_in_the_range",
+    ]
+    due_ids_include_blocked_rows: DueIdsIncludeBlockedRows breaks [
+        "due_ids_are_those_of_due_rows_in_the_range",
+    ]
     due_includes_rows_in_flight: DueIncludesRowsInFlight breaks [
         "rows_in_flight_are_left_out",
     ]
@@ -298,8 +304,11 @@ faults! { broken_by(Fault) {
     backlog_counts_future_retries_as_due: BacklogCountsFutureRetriesAsDue breaks [
         "the_backlog_counts_pending_rows_and_ages_due_ones",
     ]
-    backlog_counts_released_rows: BacklogCountsReleasedRows breaks [
+    failed_rows_include_released_ones: FailedRowsIncludeReleasedOnes breaks [
         "the_backlog_counts_pending_rows_and_ages_due_ones",
+    ]
+    backlog_includes_end_of_range: BacklogIncludesEndOfRange breaks [
+        "the_backlog_of_a_range_has_the_rows_with_its_ids",
     ]
     failed_rows_are_unreadable: FailedRowsAreUnreadable breaks [
         "a_readable_row_is_not_listed_as_unreadable",

@@ -92,7 +92,11 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             )
         }
         Query::OutboxCounts(t) => rendered(view.outbox_view().outbox_counts(t.map(tenant)).await),
-        Query::Backlog { at } => rendered(view.outbox_view().outbox_backlog(moment(at)).await),
+        Query::Backlog { at } => {
+            let backlog = view.outbox_view().outbox_backlog(0..i64::MAX, moment(at)).await;
+            let failed = view.outbox_view().unreleased_failed_rows().await;
+            rendered(backlog.and_then(|backlog| Ok((backlog, failed?))))
+        }
         Query::Consumed { tenant: t, event, consumer, status, skip, limit } => {
             let filter = ConsumedFilter {
                 tenant: t.map(tenant),

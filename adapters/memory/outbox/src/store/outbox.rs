@@ -1,7 +1,7 @@
 //! The outbox: queries, and state transitions of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -30,6 +30,18 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         self.read_outbox(|statement| Due { rows: due(statement, query), next: next_due(statement, query) })
             .await
+    }
+
+    async fn outbox_due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
+        self.read_outbox(|statement| {
+            let rows = due(statement, &DueQuery { limit: u32::MAX, ..query.clone() });
+            let mut ids: Vec<i64> =
+                rows.iter().map(|row| row.id).filter(|id| (query.from_id..until_id).contains(id)).collect();
+            ids.sort_unstable();
+            ids.truncate(limited(query.limit));
+            ids
+        })
+        .await
     }
 
     async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
@@ -143,25 +155,29 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+    async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
         self.read_outbox(|statement| {
-            let rows = statement.outbox();
-            let pending = rows.all().filter(|row| row.status.is_pending());
             let due_since = |row: &OutboxRow| match row.next_retry_time {
                 None => Some(row.create_time),
                 Some(due) => (due <= now).then_some(due),
             };
-            let oldest_due = pending.filter_map(due_since).min();
-            let is_unreleased =
-                |row: &&OutboxRow| row.status == OutboxStatus::Failed && row.released_time.is_none();
-            let unreleased = rows.all().filter(is_unreleased).count() as u64;
-            let with = |status| rows.all().filter(|row| row.status == status).count() as u64;
+            let rows = statement.outbox();
+            let in_range = || rows.all().filter(|row| ids.contains(&row.id));
+            let with = |status| in_range().filter(|row| row.status == status).count() as u64;
             Backlog {
                 new: with(OutboxStatus::New),
                 retry: with(OutboxStatus::Retry),
-                failed: unreleased,
-                oldest_due,
+                oldest_due: in_range().filter(|row| row.status.is_pending()).filter_map(due_since).min(),
             }
+        })
+        .await
+    }
+
+    async fn unreleased_failed_rows(&mut self) -> Result<u64, StoreError> {
+        self.read_outbox(|statement| {
+            let is_unreleased =
+                |row: &&OutboxRow| row.status == OutboxStatus::Failed && row.released_time.is_none();
+            statement.outbox().all().filter(is_unreleased).count() as u64
         })
         .await
     }

@@ -1,5 +1,6 @@
 //! Claiming: a subscription assigns ready messages of its queue to its session, up to the prefetch limit.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -49,9 +50,9 @@ impl DatabaseSubscription {
         Ok(messages.into_iter().map(Queued::delivery).collect())
     }
 
-    /// Searches ready messages below the mark, if it is time for it. The next claim begins at those that are found.
+    /// Searches ready messages below the mark, if it is time for it. The next claims begin at those that are found.
     fn search_fully(&self) {
-        let Some(mark) = lock(&self.low_water).search_fully() else { return };
+        let Some(search) = lock(&self.low_water).full_search() else { return };
         let (broker, queue) = (Arc::clone(&self.broker), self.queue.clone());
         let (low_water, limit) = (Arc::clone(&self.low_water), self.prefetch);
         #[allow(
@@ -59,18 +60,10 @@ impl DatabaseSubscription {
             reason = "the claim does not wait for it, and it changes nothing"
         )]
         drop(tokio::spawn(async move {
-            let begun = Instant::now();
-            match broker.ready_below(&queue, mark, limit).await {
-                Ok(late) => {
-                    lock(&low_water).searched(&late, begun.elapsed());
-                    if !late.is_empty() {
-                        broker.notify_queue(&queue);
-                    }
-                }
-                Err(error) => {
-                    warn!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
-                    lock(&low_water).not_searched(begun.elapsed());
-                }
+            let read = |ids| broker.ready_in(&queue, ids, limit);
+            let clock = broker.store.clock().as_ref();
+            if let Err(error) = search.run(&low_water, clock, read, || broker.notify_queue(&queue)).await {
+                warn!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
             }
         }));
     }
@@ -142,15 +135,16 @@ impl DatabaseSubscription {
 }
 
 impl Inner {
-    /// The ids below `mark` of the first ready messages of a queue.
-    async fn ready_below(&self, queue: &str, mark: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
+    /// The ids in this range of the first ready messages of a queue.
+    async fn ready_in(&self, queue: &str, ids: Range<i64>, limit: usize) -> Result<Vec<i64>, StoreError> {
         let mut session = self.store.reading().await?;
         let sql = format!(
-            "SELECT id FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL AND id < ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ?",
+            "SELECT id FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL AND id >= ? AND id < ? \
+             AND (expires_at IS NULL OR expires_at > ?) ORDER BY id LIMIT ?",
             index = session.dialect.index("idx_outbox_broker_ready"),
         );
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = session.fetch(&sql, values![queue, mark, self.now(), limit]).await?;
+        let rows = session.fetch(&sql, values![queue, ids.start, ids.end, self.now(), limit]).await?;
         rows.iter().map(|row| row.of("outbox_broker_messages", "id").int("id")).collect()
     }
 }

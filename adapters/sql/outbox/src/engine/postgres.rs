@@ -220,6 +220,10 @@ impl Dialect for PostgresDialect {
         "o.status IN ('NEW', 'RETRY') AND o.retry_count >= 0"
     }
 
+    fn without_sorting(&self) -> Option<&'static str> {
+        Some("SET LOCAL enable_sort = off")
+    }
+
     fn oldest_ready(&self) -> String {
         // With `queue = q.queue ORDER BY id`, PostgreSQL may read all messages in the order of the primary key. Only the index
         // of ready messages has this order.

@@ -1,6 +1,7 @@
 //! The outbox: appending events, recording their outcomes, reading rows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -132,6 +133,10 @@ impl OutboxQueries for Session {
         self.due(query).await
     }
 
+    async fn outbox_due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
+        self.due_ids(query, until_id).await
+    }
+
     async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
         self.ahead(query).await
     }
@@ -210,8 +215,12 @@ impl OperatorQueries for Session {
         self.count_rows(tenant).await
     }
 
-    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
-        self.count_backlog(now).await
+    async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+        self.count_backlog(ids, now).await
+    }
+
+    async fn unreleased_failed_rows(&mut self) -> Result<u64, StoreError> {
+        self.count_unreleased().await
     }
 }
 

@@ -129,7 +129,9 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
     values.extend(names(unordered).chain(names(unordered)));
     let (conditions, condition_values) = conditions(dialect, query);
     let starts_later = query.from_id > 0;
-    let (or_left_out, and_from) = if starts_later { (" OR e.id < ?", " AND o.id >= ?") } else { ("", "") };
+    // With both bounds, the estimate of PostgreSQL does not depend on the size of the table.
+    let (or_left_out, in_range) =
+        if starts_later { (" OR e.id < ?", " AND o.id >= ? AND o.id <= ?") } else { ("", "") };
     if starts_later {
         values.push(query.from_id.into());
     }
@@ -137,7 +139,7 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
         "SELECT {columns}, {next_due}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
            AND e.aggregate_seq < o.aggregate_seq AND ({id} > o.id{or_left_out})) THEN 1 ELSE 0 END AS overtaken \
-         FROM outbox_events o {pending} WHERE {conditions}{and_from} ORDER BY o.id LIMIT ?",
+         FROM outbox_events o {pending} WHERE {conditions}{in_range} ORDER BY o.id LIMIT ?",
         columns = OutboxTable::COLUMNS,
         is_ordered = is_ordered("o.event_type", unordered),
         order = dialect.index("idx_outbox_order"),
@@ -147,9 +149,20 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
     );
     values.extend(condition_values);
     if starts_later {
-        values.push(query.from_id.into());
+        values.extend(values![query.from_id, i64::MAX]);
     }
     values.push(query.limit.into());
+    (sql, values)
+}
+
+/// The ids of due rows in a range.
+pub(super) fn ids_in_range(dialect: &dyn Dialect, query: &DueQuery, until_id: i64) -> (String, Vec<Value>) {
+    let (conditions, mut values) = conditions(dialect, query);
+    let sql = format!(
+        "SELECT o.id FROM outbox_events o {pending} WHERE {conditions} AND o.id >= ? AND o.id < ? ORDER BY o.id LIMIT ?",
+        pending = dialect.index("idx_outbox_pending"),
+    );
+    values.extend(values![query.from_id, until_id, query.limit]);
     (sql, values)
 }
 
@@ -179,13 +192,26 @@ impl Session {
     /// The query plan of [`in_order_of_ids`], in the format of the engine.
     pub(super) async fn explain_due(&mut self, query: &DueQuery) -> Result<String, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
-        let rows = self.fetch(&format!("{} {sql}", self.dialect.explain()), values).await?;
+        let rows = self.fetch_due(query, &format!("{} {sql}", self.dialect.explain()), values).await?;
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// A search begins at an id while there are many dead rows.
+    async fn fetch_due(
+        &mut self,
+        query: &DueQuery,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, StoreError> {
+        match query.from_id {
+            0 => self.fetch(sql, values).await,
+            _ => self.fetch_in_order(sql, values).await,
+        }
     }
 
     pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
-        let mut rows = self.fetch(&sql, values).await?;
+        let mut rows = self.fetch_due(query, &sql, values).await?;
         let next = match rows.first() {
             Some(first) => earliest(first),
             None => {
@@ -204,6 +230,12 @@ impl Session {
             rows = self.fetch(&sql, values).await?;
         }
         Ok(Due { rows: self.readable(&rows, OutboxTable::read), next })
+    }
+
+    pub(super) async fn due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
+        let (sql, values) = ids_in_range(self.dialect, query, until_id);
+        let rows = self.fetch_in_order(&sql, values).await?;
+        rows.iter().map(|row| OutboxTable::fields(row).int("id")).collect()
     }
 
     pub(super) async fn forward_retries(

@@ -1,6 +1,7 @@
 //! Queries and changes of the outbox by operators.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
@@ -258,43 +259,41 @@ impl Session {
         Ok(counts)
     }
 
-    pub(super) async fn count_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+    pub(super) async fn count_backlog(
+        &mut self,
+        ids: Range<i64>,
+        now: DateTime<Utc>,
+    ) -> Result<Backlog, StoreError> {
         let sql = format!(
-            "SELECT min(CASE WHEN o.next_retry_time IS NULL THEN o.create_time \
-             WHEN o.next_retry_time <= ? THEN o.next_retry_time END) AS oldest FROM outbox_events o {index} WHERE {is_pending}",
+            "SELECT count(CASE WHEN o.status = 'NEW' THEN 1 END) AS new_events, \
+             count(CASE WHEN o.status = 'RETRY' THEN 1 END) AS retries, \
+             min(CASE WHEN o.next_retry_time IS NULL THEN o.create_time \
+             WHEN o.next_retry_time <= ? THEN o.next_retry_time END) AS oldest \
+             FROM (SELECT o.status, o.create_time, o.next_retry_time FROM outbox_events o {index} \
+             WHERE {is_pending} AND o.id >= ? AND o.id < ? ORDER BY o.id) o",
             index = self.dialect.index("idx_outbox_pending"),
             is_pending = self.dialect.pending(),
         );
-        let mut backlog = Backlog::default();
-        for row in &self.fetch(&sql, values![now]).await? {
+        let rows = self.fetch_in_order(&sql, values![now, ids.start, ids.end]).await?;
+        let Some(row) = rows.first() else { return Ok(Backlog::default()) };
+        let counts = row.of("outbox_events", "status");
+        Ok(Backlog {
+            new: counts.id("new_events")?,
+            retry: counts.id("retries")?,
             // An unreadable time may be the earliest, so the oldest due row is then unknown.
-            backlog.oldest_due =
-                row.of("outbox_events", "next_retry_time").opt_time("oldest").unwrap_or_default();
-        }
-        // Not the published rows: their number only grows. With FAILED, so that PostgreSQL does not choose an index of pending
-        // rows, which does not contain the status.
-        let sql = format!(
-            "SELECT o.status, count(*) AS events FROM outbox_events o {index} \
-             WHERE o.status IN ('NEW', 'RETRY', 'FAILED') GROUP BY o.status",
-            index = self.dialect.index("idx_status_time"),
-        );
-        for row in &self.fetch(&sql, Vec::new()).await? {
-            let row = row.of("outbox_events", "status");
-            let events = row.id("events")?;
-            match row.named("status")? {
-                OutboxStatus::New => backlog.new = events,
-                OutboxStatus::Retry => backlog.retry = events,
-                OutboxStatus::Failed | OutboxStatus::Sent => {}
-            }
-        }
+            oldest_due: row.of("outbox_events", "next_retry_time").opt_time("oldest").unwrap_or_default(),
+        })
+    }
+
+    pub(super) async fn count_unreleased(&mut self) -> Result<u64, StoreError> {
         let sql = format!(
             "SELECT count(*) AS failed FROM outbox_events o {index} WHERE o.status = 'FAILED' AND o.released_time IS NULL",
             index = self.dialect.failed(),
         );
-        if let Some(row) = self.fetch_one(&sql, Vec::new()).await? {
-            backlog.failed = row.of("outbox_events", "status").id("failed")?;
+        match self.fetch_one(&sql, Vec::new()).await? {
+            Some(row) => row.of("outbox_events", "status").id("failed"),
+            None => Ok(0),
         }
-        Ok(backlog)
     }
 
     pub(super) async fn redrive_rows(

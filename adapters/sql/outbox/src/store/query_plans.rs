@@ -245,7 +245,9 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
         .outbox_due(&DueQuery { partitions: PartitionSet::EMPTY, ..due(OnFailed::Continue) })
         .await
         .unwrap();
-    session.outbox_backlog(now).await.unwrap();
+    session.outbox_due_ids(&DueQuery { from_id: 9, ..due(OnFailed::Continue) }, 99).await.unwrap();
+    session.outbox_backlog(0..i64::MAX, now).await.unwrap();
+    session.unreleased_failed_rows().await.unwrap();
     handover_outbox::ports::MonitoringQueries::most_retries(session).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();

@@ -397,3 +397,24 @@ pub async fn due_rows_from_an_id_follow_the_earlier_rows_of_their_aggregates(rig
     assert_eq!(found, of_first);
     assert!(rows.iter().any(|row| row.id == all[2].id), "{rows:?}");
 }
+
+/// The due ids of a range are those of all rows in it that may be published, smallest first.
+pub async fn due_ids_are_those_of_due_rows_in_the_range(rig: &dyn StoreRig) {
+    let of_book = |(n, book): (usize, i64)| event(&format!("e{n}"), book, n as i64);
+    append(rig, &[1, 1, 2, 3, 4, 2].into_iter().enumerate().map(of_book).collect::<Vec<_>>()).await;
+    let all: Vec<i64> = due_from(rig, 0).await.iter().map(|row| row.id).collect();
+    // e0 holds e1 back, and e3 is in flight.
+    retry(rig, "e0", Some(later(5))).await;
+    let (first, end) = (all[0], all[5] + 1);
+    let in_flight = vec![all[3]];
+    let due = [all[2], all[4], all[5]];
+    for (from_id, until_id) in (first..=end).flat_map(|from| (from..=end).map(move |until| (from, until))) {
+        for limit in [1, 100] {
+            let query = DueQuery { from_id, limit, in_flight: in_flight.clone(), ..due_at(start()) };
+            let ids = view(rig).await.outbox_view().outbox_due_ids(&query, until_id).await.expect("due ids");
+            let in_range = due.into_iter().filter(|id| (from_id..until_id).contains(id));
+            let expected: Vec<i64> = in_range.take(limit as usize).collect();
+            assert_eq!(ids, expected, "from {from_id} to {until_id}, at most {limit} of {all:?}");
+        }
+    }
+}

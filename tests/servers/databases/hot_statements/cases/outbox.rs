@@ -45,6 +45,10 @@ pub(super) const CASES: &[Case] = &[
         .outbox_view()
         .outbox_due(&DueQuery { limit: 200, from_id: 9, ..due_at(later(60)) })
         .map_ok(|due| due.rows)),
+    view!("due ids of a slice", DUE, |view| view
+        .outbox_view()
+        .outbox_due_ids(&DueQuery { limit: 200, from_id: 9, ..due_at(later(60)) }, i64::MAX)
+        .map_ok(Some)),
     view!("due rows besides those in flight", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery {
@@ -73,10 +77,14 @@ pub(super) const CASES: &[Case] = &[
         .outbox_view()
         .outbox_due(&DueQuery { partitions: PartitionSet::EMPTY, ..due_at(later(60)) })
         .map_ok(|due| due.next)),
-    view!("backlog", ["idx_outbox_pending", "idx_outbox_failed", "idx_status_time"], |view| view
+    view!("backlog", ["idx_outbox_pending"], |view| view
         .outbox_view()
-        .outbox_backlog(later(60))
+        .outbox_backlog(9..i64::MAX, later(60))
         .map_ok(|backlog| backlog.oldest_due)),
+    view!("unreleased failed rows", ["idx_outbox_failed"], |view| view
+        .outbox_view()
+        .unreleased_failed_rows()
+        .map_ok(Some)),
     view!("most retries", ["idx_status_time", "idx_consume_open"], |view| view
         .outbox_view()
         .most_retries()

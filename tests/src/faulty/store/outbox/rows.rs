@@ -1,6 +1,7 @@
 //! Faults of the outbox.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
@@ -71,6 +72,17 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
             due.rows.retain(|row| row.id >= query.from_id);
         }
         Ok(due)
+    }
+
+    async fn outbox_due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
+        let until_id = until_id.saturating_add(i64::from(self.has(Fault::DueIdsIncludeEndOfRange)));
+        if self.has(Fault::DueIdsIncludeBlockedRows) {
+            let mut ids: Vec<i64> = self.pending(query).await?.iter().map(|row| row.id).collect();
+            ids.retain(|id| (query.from_id..until_id).contains(id));
+            ids.truncate(usize::try_from(query.limit).unwrap_or(usize::MAX));
+            return Ok(ids);
+        }
+        self.inner().outbox_view().outbox_due_ids(query, until_id).await
     }
 
     async fn outbox_ahead(&mut self, query: &AheadQuery) -> Result<Ahead, StoreError> {
@@ -196,17 +208,21 @@ impl<U: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<U> {
         self.inner().outbox_view().outbox_counts(tenant).await
     }
 
-    async fn outbox_backlog(&mut self, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
+    async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
         let ahead = if self.has(Fault::BacklogCountsFutureRetriesAsDue) {
             TimeDelta::days(1)
         } else {
             TimeDelta::zero()
         };
-        let mut backlog = self.inner().outbox_view().outbox_backlog(now + ahead).await?;
-        if self.has(Fault::BacklogCountsReleasedRows) {
-            backlog.failed = self.inner().outbox_view().outbox_counts(None).await?.failed;
+        let end = ids.end.saturating_add(i64::from(self.has(Fault::BacklogIncludesEndOfRange)));
+        self.inner().outbox_view().outbox_backlog(ids.start..end, now + ahead).await
+    }
+
+    async fn unreleased_failed_rows(&mut self) -> Result<u64, StoreError> {
+        if self.has(Fault::FailedRowsIncludeReleasedOnes) {
+            return Ok(self.inner().outbox_view().outbox_counts(None).await?.failed);
         }
-        Ok(backlog)
+        self.inner().outbox_view().unreleased_failed_rows().await
     }
 }
 
