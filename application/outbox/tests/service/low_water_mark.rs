@@ -51,7 +51,7 @@ impl Table {
             ranges.lock().unwrap().push(ids.clone());
             self.read(&clock, ids)
         };
-        let search = mark.lock().unwrap().full_search().expect("a full search is due");
+        let search = mark.lock().unwrap().full_search().unwrap();
         search.run(mark, &clock, read, || {}).await.unwrap();
         ranges.into_inner().unwrap()
     }

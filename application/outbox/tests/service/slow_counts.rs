@@ -53,6 +53,7 @@ impl Wraps for SlowView {
 }
 
 impl OperatorQueriesWrapper for SlowView {
+    #[allow(clippy::disallowed_methods, reason = "the runtime's clock is paused: no real waiting")]
     async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
         let read = ids.end.min(self.newest + 1) - ids.start;
         tokio::time::sleep(Duration::from_micros(20) * u32::try_from(read).unwrap_or(0)).await;
