@@ -265,12 +265,12 @@ impl Session {
         now: DateTime<Utc>,
     ) -> Result<Backlog, StoreError> {
         let sql = format!(
-            "SELECT count(CASE WHEN o.status = 'NEW' THEN 1 END) AS new_events, \
-             count(CASE WHEN o.status = 'RETRY' THEN 1 END) AS retries, \
-             min(CASE WHEN o.next_retry_time IS NULL THEN o.create_time \
-             WHEN o.next_retry_time <= ? THEN o.next_retry_time END) AS oldest \
+            "SELECT count(CASE WHEN b.status = 'NEW' THEN 1 END) AS new_events, \
+             count(CASE WHEN b.status = 'RETRY' THEN 1 END) AS retries, \
+             min(CASE WHEN b.next_retry_time IS NULL THEN b.create_time \
+             WHEN b.next_retry_time <= ? THEN b.next_retry_time END) AS oldest \
              FROM (SELECT o.status, o.create_time, o.next_retry_time FROM outbox_events o {index} \
-             WHERE {is_pending} AND o.id >= ? AND o.id < ? ORDER BY o.id) o",
+             WHERE {is_pending} AND o.id >= ? AND o.id < ? ORDER BY o.id) b",
             index = self.dialect.index("idx_outbox_pending"),
             is_pending = self.dialect.pending(),
         );

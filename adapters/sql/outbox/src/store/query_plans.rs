@@ -283,6 +283,7 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
             "SCAN o USING INDEX idx_outbox_failed",
             "SCAN earliest_",
             "SCAN CONSTANT ROW",
+            "SCAN b",
             "SCAN newest",
             "SCAN due",
             "VALUES CLAUSE",
