@@ -240,7 +240,7 @@ impl SqliteBrokerRig {
         SqliteBrokerRig::on(SqliteStoreRig::prefixed().await)
     }
 
-    /// A broker for which every search is slow: each claim begins at a mark, except once a second.
+    /// A broker for which every search is slow: each claim begins at a mark, beside searches of the whole queue.
     pub async fn with_slow_searches() -> SqliteBrokerRig {
         let store = SqliteStoreRig::new().await;
         SqliteBrokerRig { broker: DatabaseBroker::with_slow_search(&store.store, Duration::ZERO), store }

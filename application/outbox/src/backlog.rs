@@ -1,9 +1,9 @@
 //! Counts the events that wait to be published.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::outbox::Outbox;
@@ -13,39 +13,82 @@ use crate::slices::Slices;
 /// A count that takes longer is slow: there is a large backlog, or many dead rows behind an open transaction.
 const SLOW: Duration = Duration::from_millis(20);
 
-/// Counts at once or, if the last count was slow, in slices.
+/// A call ends after this time, also if its count does not: later calls continue it.
+const LONGEST_CALL: Duration = Duration::from_secs(2);
+
+/// The backlog of all tenants at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) backlog: Backlog,
+    pub(crate) at: DateTime<Utc>,
+}
+
+/// Counts at once or, after a count that was slow, in slices. The gauges and the state of a process share it.
 #[derive(Debug, Default)]
-pub(crate) struct BacklogCount {
-    is_slow: AtomicBool,
+pub(crate) struct BacklogCount(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<Counted>,
+    /// The count in slices that has begun.
+    pass: Option<Pass>,
+}
+
+#[derive(Debug)]
+struct Pass {
+    slices: Slices,
+    counted: Counted,
 }
 
 impl BacklogCount {
-    /// The backlog of all tenants. A count in slices takes about ten times as long, and may leave out rows that were appended
-    /// meanwhile.
-    pub(crate) async fn read(&self, outbox: &Outbox, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
-        let (backlog, took) = if self.is_slow.load(Ordering::Relaxed) {
-            in_slices(outbox, now).await?
-        } else {
+    /// The last count that has ended. Rows that were appended during a count in slices may be missing.
+    pub(crate) async fn read(&self, outbox: &Outbox) -> Result<Counted, StoreError> {
+        let mut state = self.0.lock().await;
+        let State { last: Some(last), pass: Some(pass) } = &mut *state else {
+            let at = outbox.now();
+            let mut view = outbox.view().await?;
             let begun = Instant::now();
-            let backlog = outbox.view().await?.outbox_view().outbox_backlog(0..i64::MAX, now).await?;
-            (backlog, begun.elapsed())
+            let backlog = view.outbox_view().outbox_backlog(0..i64::MAX, at).await?;
+            let took = begun.elapsed();
+            drop(view);
+            let counted = Counted { backlog, at };
+            let pass = if took >= SLOW { Some(Pass::begin(outbox).await?) } else { None };
+            *state = State { last: Some(counted), pass };
+            return Ok(counted);
         };
-        self.is_slow.store(took >= SLOW, Ordering::Relaxed);
-        Ok(backlog)
+        let until = Instant::now() + LONGEST_CALL;
+        while let Some(ids) = pass.slices.next_ids() {
+            if Instant::now() >= until {
+                return Ok(*last);
+            }
+            let mut view = outbox.view().await?;
+            let begun = Instant::now();
+            let found = view.outbox_view().outbox_backlog(ids, pass.counted.at).await?;
+            let pause = pass.slices.was_read(begun.elapsed());
+            drop(view);
+            pass.add(found);
+            outbox.sleep(pause).await;
+        }
+        let counted = pass.counted;
+        let next = if pass.slices.slow() >= SLOW { Some(Pass::begin(outbox).await?) } else { None };
+        *state = State { last: Some(counted), pass: next };
+        Ok(counted)
     }
 }
 
-async fn in_slices(outbox: &Outbox, now: DateTime<Utc>) -> Result<(Backlog, Duration), StoreError> {
-    let newest = outbox.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
-    let mut slices = Slices::below(newest.first().map_or(0, |row| row.id.saturating_add(1)));
-    let mut total = Backlog::default();
-    while let Some(ids) = slices.next_ids() {
-        let begun = Instant::now();
-        let found = outbox.view().await?.outbox_view().outbox_backlog(ids, now).await?;
+impl Pass {
+    async fn begin(outbox: &Outbox) -> Result<Pass, StoreError> {
+        let at = outbox.now();
+        let newest =
+            outbox.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
+        let slices = Slices::below(newest.first().map_or(0, |row| row.id.saturating_add(1)));
+        Ok(Pass { slices, counted: Counted { backlog: Backlog::default(), at } })
+    }
+
+    fn add(&mut self, found: Backlog) {
+        let total = &mut self.counted.backlog;
         total.new += found.new;
         total.retry += found.retry;
         total.oldest_due = [total.oldest_due, found.oldest_due].into_iter().flatten().min();
-        outbox.sleep(slices.was_read(begun.elapsed())).await;
     }
-    Ok((total, slices.took()))
 }

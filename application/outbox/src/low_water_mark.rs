@@ -49,6 +49,8 @@ pub struct LowWaterMark {
     needed_at: Option<Instant>,
     /// A full search takes place until then at the latest.
     searching_until: Option<Instant>,
+    /// Counts the calls of `reset`: a full search that began before one records nothing.
+    resets: u64,
     interval: Duration,
     slow: Duration,
     /// Whether the last full search was slow.
@@ -68,6 +70,7 @@ impl LowWaterMark {
             next_full: now + interval,
             needed_at: None,
             searching_until: None,
+            resets: 0,
             interval,
             slow,
             is_slow: false,
@@ -86,11 +89,7 @@ impl LowWaterMark {
             return SearchFrom { id: 0, late: None };
         }
         match self.late.pop_first() {
-            Some((id, late)) => {
-                // There may be more of them.
-                self.full_within(Duration::ZERO);
-                SearchFrom { id, late: Some(late) }
-            }
+            Some((id, late)) => SearchFrom { id, late: Some(late) },
             None => SearchFrom { id: self.mark, late: None },
         }
     }
@@ -98,11 +97,16 @@ impl LowWaterMark {
     /// Records the lowest id that a search found, and how long it took.
     pub fn found(&mut self, from: SearchFrom, lowest: Option<i64>, took: Duration) {
         if from.late.is_some() {
+            if lowest.is_some() {
+                // There may be more of them.
+                self.full_within(Duration::ZERO);
+            }
             return;
         }
         if !self.is_slow && took >= self.slow {
             self.is_slow = true;
             self.next_full = Instant::now() + self.interval;
+            self.needed_at = None;
         }
         if let Some(lowest) = lowest {
             self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
@@ -121,20 +125,27 @@ impl LowWaterMark {
             self.needed_at = None;
         }
         self.searching_until = Some(now + LONGEST_READ);
-        Some(FullSearch { slices: Slices::below(self.mark) })
+        Some(FullSearch { slices: Slices::below(self.mark), late: BTreeMap::new(), resets: self.resets })
     }
 
-    /// Records what a slice of a full search found.
-    fn found_late(&mut self, ids: &[i64]) {
-        self.searching_until = Some(Instant::now() + LONGEST_READ);
-        self.are_late(ids);
+    /// Whether a full search must go on, after this pause.
+    fn continues(&mut self, search: &FullSearch, pause: Duration) -> bool {
+        if search.resets != self.resets {
+            return false;
+        }
+        self.searching_until = Some(Instant::now() + pause + LONGEST_READ);
+        true
     }
 
     /// Records the end of a full search.
-    fn searched(&mut self, is_slow: bool) {
+    fn searched(&mut self, search: FullSearch, has_failed: bool) {
+        if search.resets != self.resets {
+            return;
+        }
         self.searching_until = None;
         self.next_full = Instant::now() + self.interval;
-        self.is_slow = is_slow;
+        self.is_slow = has_failed || search.slices.slow() >= self.slow || !search.late.is_empty();
+        self.late.extend(search.late);
     }
 
     /// Has one of the next searches begin at these rows, which may be below the mark.
@@ -152,7 +163,7 @@ impl LowWaterMark {
 
     /// Forgets the mark, because other rows are searched from now on.
     pub fn reset(&mut self) {
-        *self = LowWaterMark::new(self.interval, self.slow);
+        *self = LowWaterMark { resets: self.resets + 1, ..LowWaterMark::new(self.interval, self.slow) };
     }
 }
 
@@ -161,43 +172,48 @@ impl LowWaterMark {
 #[must_use]
 pub struct FullSearch {
     slices: Slices,
+    /// The ids that were found, by slice: the lowest one and their number.
+    late: BTreeMap<i64, u32>,
+    resets: u64,
 }
 
 impl FullSearch {
-    /// Reads every slice with `read`, which returns the ids that it finds in a range (without its end), and pauses after it. The next
-    /// searches begin at these ids; `found` wakes them.
+    /// Reads every slice and pauses after it. `read` is called with a range of ids, without its end, and returns the first
+    /// `limit` ids that it finds there, smallest first, and the time that the database took. At the end, the next searches begin at
+    /// these ids, smallest first. Returns whether there are any.
     pub async fn run<F, E>(
         mut self,
         mark: &Mutex<LowWaterMark>,
         clock: &dyn Clock,
+        limit: usize,
         read: impl Fn(Range<i64>) -> F,
-        found: impl Fn(),
-    ) -> Result<(), E>
+    ) -> Result<bool, E>
     where
-        F: Future<Output = Result<Vec<i64>, E>>,
+        F: Future<Output = Result<(Vec<i64>, Duration), E>>,
     {
-        let mut has_found = false;
         while let Some(ids) = self.slices.next_ids() {
-            let begun = Instant::now();
-            let late = match read(ids).await {
-                Ok(late) => late,
+            let (found, took) = match read(ids).await {
+                Ok(read) => read,
                 Err(error) => {
-                    lock(mark).searched(true);
+                    lock(mark).searched(self, true);
                     return Err(error);
                 }
             };
-            let pause = self.slices.was_read(begun.elapsed());
-            lock(mark).found_late(&late);
-            if !late.is_empty() {
-                has_found = true;
-                found();
+            if let Some(lowest) = found.first() {
+                self.late.insert(*lowest, u32::try_from(found.len()).unwrap_or(u32::MAX));
+            }
+            let pause = match found.last() {
+                Some(last) if found.len() >= limit => self.slices.was_read_up_to(*last, took),
+                _ => self.slices.was_read(took),
+            };
+            if !lock(mark).continues(&self, pause) {
+                return Ok(false);
             }
             clock.sleep(pause).await;
         }
-        let mut mark = lock(mark);
-        let is_slow = self.slices.took() >= mark.slow || has_found;
-        mark.searched(is_slow);
-        Ok(())
+        let has_found = !self.late.is_empty();
+        lock(mark).searched(self, false);
+        Ok(has_found)
     }
 }
 

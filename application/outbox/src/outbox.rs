@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alert::Alert;
 use crate::archive::{ArchiveParts, ArchiveStorage, NeededEvents, RetentionPolicy};
+use crate::backlog::BacklogCount;
 use crate::broker_outage::BrokerOutage;
 use crate::figures::FiguresOfProcess;
 use crate::handler::{Guarantee, Subscriber};
@@ -68,6 +69,8 @@ pub struct Outbox {
     pub(crate) figures: Arc<FiguresOfProcess>,
     /// Settings of this process.
     pub(crate) settings: Arc<SettingsOfProcess>,
+    /// Counts the events that wait.
+    pub(crate) backlog: Arc<BacklogCount>,
     /// The archive; `None`: it is off.
     pub(crate) archive: Option<ArchiveParts>,
 }
@@ -89,6 +92,7 @@ impl Outbox {
             alerts: Arc::new([]),
             figures: Arc::default(),
             settings: Arc::default(),
+            backlog: Arc::default(),
             archive: None,
         }
     }

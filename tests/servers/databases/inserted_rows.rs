@@ -161,7 +161,12 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let any = OutboxFilter::default();
     let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
+    let due_ids: Vec<i64> = due.rows.iter().map(|row| row.id).collect();
     assert_eq!(ids(due.rows), ["first", "last"]);
+    for limit in [2, 10] {
+        let query = DueQuery { limit, ..due_at(start()) };
+        assert_eq!(view.outbox_view().outbox_due_ids(&query, i64::MAX).await.unwrap(), due_ids);
+    }
     // The unreadable row must not make a page shorter than its limit, because callers treat a short page as the last.
     for limit in [2, 10] {
         assert_eq!(ids(view.outbox_view().outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);

@@ -132,8 +132,8 @@ pub trait Dialect: Send + Sync {
     fn pending(&self) -> &'static str;
 
     /// A setting of the transaction with which the engine sorts no rows if an index has their order; `None` on an engine with index
-    /// hints. PostgreSQL takes the index of pending rows for expensive if its dead entries make it large and its statistics happen
-    /// to contain a pending row: then it prefers to sort all rows that another index finds, which are as many as the dead ones.
+    /// hints. PostgreSQL estimates a high cost for the index of pending rows if its dead entries make it large and its statistics happen
+    /// to contain a pending row: then it sorts all rows that another index finds, which are as many as the dead ones.
     fn without_sorting(&self) -> Option<&'static str> {
         None
     }

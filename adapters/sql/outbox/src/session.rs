@@ -266,7 +266,6 @@ impl Session {
         self.appended.extend(partitions);
     }
 
-    /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
     /// Runs a query that sorts by the columns of an index, which MUST be used. See [`Dialect::without_sorting`].
     pub(crate) async fn fetch_in_order(
         &mut self,
@@ -283,6 +282,7 @@ impl Session {
         Ok(rows)
     }
 
+    /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.send_deferred().await?;
         self.start().await?;

@@ -59,11 +59,17 @@ impl Relay {
         let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
         self.outbox.tx.tasks().spawn_until_stop(async move {
             let read = |ids: Range<i64>| {
-                let query = DueQuery { now: outbox.now(), from_id: ids.start, ..query.clone() };
+                let query =
+                    DueQuery { now: outbox.now(), from_id: ids.start, ..query.clone() };
                 due_ids(&outbox, query, ids.end)
             };
-            if let Err(error) = search.run(&low_water, outbox.tx.clock().as_ref(), read, || wake.notify(owned)).await {
-                warn!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
+            let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+            match search.run(&low_water, outbox.tx.clock().as_ref(), limit, read).await {
+                Ok(true) => wake.notify(owned),
+                Ok(false) => {}
+                Err(error) => {
+                    warn!(code = "relay.full-search-failed", %error, "[OutboxRelay] a search of all rows failed; it is repeated");
+                }
             }
         });
     }
@@ -83,6 +89,13 @@ fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
     mark.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn due_ids(outbox: &Outbox, query: DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
-    outbox.view().await?.outbox_view().outbox_due_ids(&query, until_id).await
+async fn due_ids(
+    outbox: &Outbox,
+    query: DueQuery,
+    until_id: i64,
+) -> Result<(Vec<i64>, Duration), StoreError> {
+    let mut view = outbox.view().await?;
+    let begun = Instant::now();
+    let ids = view.outbox_view().outbox_due_ids(&query, until_id).await?;
+    Ok((ids, begun.elapsed()))
 }

@@ -9,14 +9,14 @@ use handover_events::PARTITIONS;
 
 use super::database::{DEAD_ROWS, HISTORY_LENGTH, OLDEST_TRANSACTION};
 use super::sample::{STATE_TIME, Sample, StateSource, unix_seconds};
-use crate::backlog::BacklogCount;
+use crate::backlog::Counted;
 use crate::consumers::broker_timeout;
 use crate::figures::{ConsumerFigures, Figures};
 use crate::jobs::Leader;
 use crate::metrics::{CONSUMER, Metric, OLDEST_DUE, PENDING, age_seconds, count};
 use crate::operations::MAX_BLOCKED_COUNTED;
 use crate::outbox::Outbox;
-use crate::ports::{Backlog, JobRecord, Leadership, OnFailed, OutboxView, PartitionLease, StoreError};
+use crate::ports::{JobRecord, Leadership, OnFailed, OutboxView, PartitionLease, StoreError};
 use crate::process_report::reported;
 
 const QUEUE: &[&str] = &["queue"];
@@ -179,7 +179,6 @@ pub(super) const METRICS: &[Metric] = &[
 pub(super) struct Deployment {
     outbox: Outbox,
     leader: Leader,
-    backlog: BacklogCount,
     outages: Mutex<Outages>,
 }
 
@@ -194,7 +193,7 @@ struct Outages {
 
 impl Deployment {
     pub(super) fn new(outbox: Outbox, leader: Leader) -> Deployment {
-        Deployment { outbox, leader, backlog: BacklogCount::default(), outages: Mutex::default() }
+        Deployment { outbox, leader, outages: Mutex::default() }
     }
 }
 
@@ -203,10 +202,9 @@ impl StateSource for Deployment {
     async fn read(&self) -> Result<Vec<Sample>, StoreError> {
         let mut samples = Vec::new();
         // Before the view, because it may be read in slices, with pauses.
-        let begun = self.outbox.now();
-        let backlog = self.backlog.read(&self.outbox, begun).await?;
+        let backlog = self.outbox.backlog.read(&self.outbox).await?;
         let mut view = self.outbox.view().await?;
-        self.read_outbox(view.outbox_view(), &backlog, begun, &mut samples).await?;
+        self.read_outbox(view.outbox_view(), &backlog, &mut samples).await?;
         self.read_dead_letters(view.outbox_view(), &mut samples).await?;
         let now = self.outbox.now();
         for record in view.outbox_view().job_records().await? {
@@ -232,8 +230,7 @@ impl Deployment {
     async fn read_outbox(
         &self,
         view: &mut dyn OutboxView,
-        backlog: &Backlog,
-        at: DateTime<Utc>,
+        Counted { backlog, at }: &Counted,
         samples: &mut Vec<Sample>,
     ) -> Result<(), StoreError> {
         samples.push(PENDING.sample([], count(backlog.new + backlog.retry)));
@@ -241,7 +238,7 @@ impl Deployment {
         for (status, rows) in [("NEW", backlog.new), ("RETRY", backlog.retry), ("FAILED", failed)] {
             samples.push(ROWS.sample([status], count(rows)));
         }
-        samples.push(OLDEST_DUE.sample([], age_seconds(backlog.oldest_due, at)));
+        samples.push(OLDEST_DUE.sample([], age_seconds(backlog.oldest_due, *at)));
         let blocked = match self.outbox.on_failed {
             OnFailed::Continue => 0,
             OnFailed::Hold => {

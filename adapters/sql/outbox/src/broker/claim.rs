@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use handover_outbox::ports::{Delivery, StoreError};
 use tokio::time::Instant;
@@ -55,17 +56,24 @@ impl DatabaseSubscription {
         let Some(search) = lock(&self.low_water).full_search() else { return };
         let (broker, queue) = (Arc::clone(&self.broker), self.queue.clone());
         let (low_water, limit) = (Arc::clone(&self.low_water), self.prefetch);
+        let work = async move {
+            let read = |ids| broker.ready_in(&queue, ids, limit);
+            match search.run(&low_water, broker.store.clock().as_ref(), limit, read).await {
+                Ok(true) => broker.notify_queue(&queue),
+                Ok(false) => {}
+                Err(error) => {
+                    warn!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
+                }
+            }
+        };
         #[allow(
             clippy::disallowed_methods,
-            reason = "the claim does not wait for it, and it changes nothing"
+            reason = "the claim does not wait for it, and it ends with the subscription"
         )]
-        drop(tokio::spawn(async move {
-            let read = |ids| broker.ready_in(&queue, ids, limit);
-            let clock = broker.store.clock().as_ref();
-            if let Err(error) = search.run(&low_water, clock, read, || broker.notify_queue(&queue)).await {
-                warn!(code = "broker.full-search-failed", %error, queue, "a search of the whole queue failed; it is repeated");
-            }
-        }));
+        let searching = tokio::spawn(work).abort_handle();
+        if let Some(before) = lock(&self.searching).replace(searching) {
+            before.abort();
+        }
     }
 
     /// Messages that the session has claimed but not delivered.
@@ -135,8 +143,13 @@ impl DatabaseSubscription {
 }
 
 impl Inner {
-    /// The ids in this range of the first ready messages of a queue.
-    async fn ready_in(&self, queue: &str, ids: Range<i64>, limit: usize) -> Result<Vec<i64>, StoreError> {
+    /// The ids in this range of the first ready messages of a queue, and the time that the database took.
+    async fn ready_in(
+        &self,
+        queue: &str,
+        ids: Range<i64>,
+        limit: usize,
+    ) -> Result<(Vec<i64>, Duration), StoreError> {
         let mut session = self.store.reading().await?;
         let sql = format!(
             "SELECT id FROM outbox_broker_messages {index} WHERE queue = ? AND session_id IS NULL AND id >= ? AND id < ? \
@@ -144,7 +157,10 @@ impl Inner {
             index = session.dialect.index("idx_outbox_broker_ready"),
         );
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let begun = Instant::now();
         let rows = session.fetch(&sql, values![queue, ids.start, ids.end, self.now(), limit]).await?;
-        rows.iter().map(|row| row.of("outbox_broker_messages", "id").int("id")).collect()
+        let took = begun.elapsed();
+        let ids = rows.iter().map(|row| row.of("outbox_broker_messages", "id").int("id"));
+        Ok((ids.collect::<Result<_, _>>()?, took))
     }
 }

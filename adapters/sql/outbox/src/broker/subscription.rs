@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use handover_outbox::LowWaterMark;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use super::inner::{Inner, broker_error, lock};
 use super::messages::{COLUMNS, Cause, MessageTable, move_by_dead_letter_key};
@@ -33,6 +34,8 @@ pub(super) struct DatabaseSubscription {
     pub(super) claim_in_progress: AtomicBool,
     /// Where the search for ready messages begins.
     pub(super) low_water: Arc<Mutex<LowWaterMark>>,
+    /// The concurrent search of the whole queue.
+    pub(super) searching: Mutex<Option<AbortHandle>>,
     /// Prevents a claim from running while a nack requeues messages.
     pub(super) requeue_gate: tokio::sync::Mutex<()>,
     /// Notifications for the queue; the lock also serializes calls of `next`.
@@ -81,6 +84,7 @@ impl DatabaseSubscription {
             unsettled: Mutex::default(),
             claim_in_progress: AtomicBool::new(false),
             low_water,
+            searching: Mutex::default(),
             requeue_gate: tokio::sync::Mutex::default(),
             notifications,
         })
@@ -268,6 +272,9 @@ impl DatabaseSubscription {
     /// Ends the session in this process; `return_ended` then ends it in the database and returns its messages to the
     /// queue.
     fn end_session(&self) {
+        if let Some(searching) = lock(&self.searching).take() {
+            searching.abort();
+        }
         if lock(&self.broker.live).remove(&self.session).is_some() {
             lock(&self.broker.ended).push(self.session);
         }

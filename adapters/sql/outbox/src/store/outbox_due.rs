@@ -155,11 +155,12 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
     (sql, values)
 }
 
-/// The ids of due rows in a range.
-pub(super) fn ids_in_range(dialect: &dyn Dialect, query: &DueQuery, until_id: i64) -> (String, Vec<Value>) {
+/// The due rows in a range of ids.
+fn in_range(dialect: &dyn Dialect, query: &DueQuery, until_id: i64) -> (String, Vec<Value>) {
     let (conditions, mut values) = conditions(dialect, query);
     let sql = format!(
-        "SELECT o.id FROM outbox_events o {pending} WHERE {conditions} AND o.id >= ? AND o.id < ? ORDER BY o.id LIMIT ?",
+        "SELECT {columns} FROM outbox_events o {pending} WHERE {conditions} AND o.id >= ? AND o.id < ? ORDER BY o.id LIMIT ?",
+        columns = OutboxTable::COLUMNS,
         pending = dialect.index("idx_outbox_pending"),
     );
     values.extend(values![query.from_id, until_id, query.limit]);
@@ -233,9 +234,23 @@ impl Session {
     }
 
     pub(super) async fn due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
-        let (sql, values) = ids_in_range(self.dialect, query, until_id);
-        let rows = self.fetch_in_order(&sql, values).await?;
-        rows.iter().map(|row| OutboxTable::fields(row).int("id")).collect()
+        let mut query = query.clone();
+        let mut found = Vec::new();
+        loop {
+            let (sql, values) = in_range(self.dialect, &query, until_id);
+            let rows = self.fetch_in_order(&sql, values).await?;
+            let readable = self.readable(&rows, OutboxTable::read);
+            let unreadable = u32::try_from(rows.len() - readable.len()).unwrap_or(u32::MAX);
+            found.extend(readable.iter().map(|row| row.id));
+            // Unreadable rows are not due, and do not count.
+            match rows.last() {
+                Some(last) if unreadable > 0 && rows.len() as u64 >= u64::from(query.limit) => {
+                    query.from_id = OutboxTable::fields(last).int("id")? + 1;
+                    query.limit = unreadable;
+                }
+                _ => return Ok(found),
+            }
+        }
     }
 
     pub(super) async fn forward_retries(
