@@ -29,6 +29,7 @@ pub(crate) struct BacklogCount(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// The last count that has ended, and was slow.
     last: Option<Counted>,
     /// The count in slices that has begun.
     pass: Option<Pass>,
@@ -43,36 +44,36 @@ struct Pass {
 impl BacklogCount {
     /// The last count that has ended. Rows that were appended during a count in slices may be missing.
     pub(crate) async fn read(&self, outbox: &Outbox) -> Result<Counted, StoreError> {
-        let mut state = self.0.lock().await;
-        let State { last: Some(last), pass: Some(pass) } = &mut *state else {
+        let State { last, pass } = &mut *self.0.lock().await;
+        let Some(before) = *last else {
             let at = outbox.now();
             let mut view = outbox.view().await?;
             let begun = Instant::now();
             let backlog = view.outbox_view().outbox_backlog(0..i64::MAX, at).await?;
-            let took = begun.elapsed();
-            drop(view);
             let counted = Counted { backlog, at };
-            let pass = if took >= SLOW { Some(Pass::begin(outbox).await?) } else { None };
-            *state = State { last: Some(counted), pass };
+            *last = (begun.elapsed() >= SLOW).then_some(counted);
             return Ok(counted);
         };
+        let mut going_on = match pass.take() {
+            Some(begun) => begun,
+            None => Pass::begin(outbox).await?,
+        };
         let until = Instant::now() + LONGEST_CALL;
-        while let Some(ids) = pass.slices.next_ids() {
+        while let Some(ids) = going_on.slices.next_ids() {
             if Instant::now() >= until {
-                return Ok(*last);
+                *pass = Some(going_on);
+                return Ok(before);
             }
             let mut view = outbox.view().await?;
             let begun = Instant::now();
-            let found = view.outbox_view().outbox_backlog(ids, pass.counted.at).await?;
-            let pause = pass.slices.was_read(begun.elapsed());
+            let found = view.outbox_view().outbox_backlog(ids, going_on.counted.at).await?;
+            let pause = going_on.slices.was_read(begun.elapsed());
             drop(view);
-            pass.add(found);
+            going_on.add(found);
             outbox.sleep(pause).await;
         }
-        let counted = pass.counted;
-        let next = if pass.slices.slow() >= SLOW { Some(Pass::begin(outbox).await?) } else { None };
-        *state = State { last: Some(counted), pass: next };
-        Ok(counted)
+        *last = (going_on.slices.slow() >= SLOW).then_some(going_on.counted);
+        Ok(going_on.counted)
     }
 }
 
