@@ -6,9 +6,9 @@ use chrono::{DateTime, Utc};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::outbox::Outbox;
 use crate::ports::{Backlog, OutboxFilter, StoreError};
 use crate::slices::Slices;
+use crate::transaction::Transactor;
 
 /// A count that takes longer is slow: there is a large backlog, or many dead rows behind an open transaction.
 const SLOW: Duration = Duration::from_millis(20);
@@ -43,11 +43,11 @@ struct Pass {
 
 impl BacklogCount {
     /// The last count that has ended. Rows that were appended during a count in slices may be missing.
-    pub(crate) async fn read(&self, outbox: &Outbox) -> Result<Counted, StoreError> {
+    pub(crate) async fn read(&self, tx: &Transactor) -> Result<Counted, StoreError> {
         let State { last, pass } = &mut *self.0.lock().await;
         let Some(before) = *last else {
-            let at = outbox.now();
-            let mut view = outbox.view().await?;
+            let at = tx.now();
+            let mut view = tx.view().await?;
             let begun = Instant::now();
             let backlog = view.outbox_view().outbox_backlog(0..i64::MAX, at).await?;
             let counted = Counted { backlog, at };
@@ -56,7 +56,7 @@ impl BacklogCount {
         };
         let mut going_on = match pass.take() {
             Some(begun) => begun,
-            None => Pass::begin(outbox).await?,
+            None => Pass::begin(tx).await?,
         };
         let until = Instant::now() + LONGEST_CALL;
         while let Some(ids) = going_on.slices.next_ids() {
@@ -64,13 +64,13 @@ impl BacklogCount {
                 *pass = Some(going_on);
                 return Ok(before);
             }
-            let mut view = outbox.view().await?;
+            let mut view = tx.view().await?;
             let begun = Instant::now();
             let found = view.outbox_view().outbox_backlog(ids, going_on.counted.at).await?;
             let pause = going_on.slices.was_read(begun.elapsed());
             drop(view);
             going_on.add(found);
-            outbox.sleep(pause).await;
+            tx.sleep(pause).await;
         }
         *last = (going_on.slices.slow() >= SLOW).then_some(going_on.counted);
         Ok(going_on.counted)
@@ -78,10 +78,9 @@ impl BacklogCount {
 }
 
 impl Pass {
-    async fn begin(outbox: &Outbox) -> Result<Pass, StoreError> {
-        let at = outbox.now();
-        let newest =
-            outbox.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
+    async fn begin(tx: &Transactor) -> Result<Pass, StoreError> {
+        let at = tx.now();
+        let newest = tx.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
         let slices = Slices::below(newest.first().map_or(0, |row| row.id.saturating_add(1)));
         Ok(Pass { slices, counted: Counted { backlog: Backlog::default(), at } })
     }

@@ -29,7 +29,7 @@ pub(crate) async fn keep_sampling(outbox: Outbox) {
 }
 
 async fn sample(outbox: &Outbox) -> Result<(), StoreError> {
-    let counted = outbox.backlog.read(outbox).await?;
+    let counted = outbox.backlog.read(&outbox.tx).await?;
     metrics::gauge!(PENDING.name).set(count(counted.backlog.new + counted.backlog.retry));
     metrics::gauge!(OLDEST_DUE.name).set(age_seconds(counted.backlog.oldest_due, counted.at));
     Ok(())

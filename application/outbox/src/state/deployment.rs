@@ -202,7 +202,7 @@ impl StateSource for Deployment {
     async fn read(&self) -> Result<Vec<Sample>, StoreError> {
         let mut samples = Vec::new();
         // Before the view, because it may be read in slices, with pauses.
-        let backlog = self.outbox.backlog.read(&self.outbox).await?;
+        let backlog = self.outbox.backlog.read(&self.outbox.tx).await?;
         let mut view = self.outbox.view().await?;
         self.read_outbox(view.outbox_view(), &backlog, &mut samples).await?;
         self.read_dead_letters(view.outbox_view(), &mut samples).await?;

@@ -81,7 +81,7 @@ pub(super) const CASES: &[Case] = &[
         .outbox_view()
         .outbox_backlog(9..i64::MAX, later(60))
         .map_ok(|backlog| backlog.oldest_due)),
-    view!("unreleased failed rows", ["idx_outbox_failed"], |view| view
+    view!("unreleased failed rows", ["idx_outbox_failed", "idx_status_time"], |view| view
         .outbox_view()
         .unreleased_failed_rows()
         .map_ok(Some)),
