@@ -59,8 +59,7 @@ impl Relay {
         let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
         self.outbox.tx.tasks().spawn_until_stop(async move {
             let read = |ids: Range<i64>| {
-                let query =
-                    DueQuery { now: outbox.now(), from_id: ids.start, ..query.clone() };
+                let query = DueQuery { now: outbox.now(), from_id: ids.start, ..query.clone() };
                 due_ids(&outbox, query, ids.end)
             };
             let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
