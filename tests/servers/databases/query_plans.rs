@@ -122,7 +122,7 @@ fn postgres_scan_from_an_id_reads_pending_rows_beside_many_dead_ones() {
         append(&fixture.store, &pending).await.unwrap();
         fixture.outside("ALTER TABLE outbox_events ALTER status SET STATISTICS 1000").await.unwrap();
         fixture.outside("ANALYZE outbox_events").await.unwrap();
-        for from_id in [9, 99_000] {
+        for from_id in [0, 9, 99_000] {
             let query = DueQuery { limit: 200, from_id, ..due_at(start()) };
             check(ServerKind::Postgres, &fixture.store.explain_due(&query).await.unwrap());
         }

@@ -131,13 +131,6 @@ pub trait Dialect: Send + Sync {
     /// its index on pending rows.
     fn pending(&self) -> &'static str;
 
-    /// A setting of the transaction with which the engine sorts no rows if an index has their order; `None` on an engine with index
-    /// hints. PostgreSQL estimates a high cost for the index of pending rows if its dead entries make it large and its statistics happen
-    /// to contain a pending row: then it sorts all rows that another index finds, which are as many as the dead ones.
-    fn without_sorting(&self) -> Option<&'static str> {
-        None
-    }
-
     /// The condition that a webhook delivery is claimed, in the form for which the engine can use its index on claimed
     /// deliveries.
     fn claimed(&self) -> &'static str {

@@ -266,22 +266,6 @@ impl Session {
         self.appended.extend(partitions);
     }
 
-    /// Runs a query that sorts by the columns of an index, which MUST be used. See [`Dialect::without_sorting`].
-    pub(crate) async fn fetch_in_order(
-        &mut self,
-        sql: &str,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>, StoreError> {
-        let Some(setting) = self.dialect.without_sorting().filter(|_| !self.in_transaction) else {
-            return self.fetch(sql, values).await;
-        };
-        self.begin().await?;
-        self.execute(setting, Vec::new()).await?;
-        let rows = self.fetch(sql, values).await?;
-        self.commit_now().await?;
-        Ok(rows)
-    }
-
     /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.send_deferred().await?;

@@ -77,7 +77,10 @@ impl Inner {
         }
         let mut session = self.store.reading().await?;
         let one = format!(
-            "SELECT q.queue, (SELECT count(*) FROM (SELECT m.id FROM outbox_broker_messages m {index}               WHERE m.queue = ? AND m.session_id IS NULL LIMIT ?) r) AS ready,              (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers              FROM outbox_broker_queues q WHERE q.queue = ?",
+            "SELECT q.queue, (SELECT count(*) FROM (SELECT m.id FROM outbox_broker_messages m {index} \
+             WHERE m.queue = ? AND m.session_id IS NULL LIMIT ?) r) AS ready, \
+             (SELECT count(*) FROM outbox_broker_sessions s WHERE s.queue = q.queue) AS consumers \
+             FROM outbox_broker_queues q WHERE q.queue = ?",
             index = session.dialect.index("idx_outbox_broker_ready"),
         );
         let sql = vec![one; queues.len()].join(" UNION ALL ");

@@ -193,26 +193,13 @@ impl Session {
     /// The query plan of [`in_order_of_ids`], in the format of the engine.
     pub(super) async fn explain_due(&mut self, query: &DueQuery) -> Result<String, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
-        let rows = self.fetch_due(query, &format!("{} {sql}", self.dialect.explain()), values).await?;
+        let rows = self.fetch(&format!("{} {sql}", self.dialect.explain()), values).await?;
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    }
-
-    /// A search begins at an id while there are many dead rows.
-    async fn fetch_due(
-        &mut self,
-        query: &DueQuery,
-        sql: &str,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>, StoreError> {
-        match query.from_id {
-            0 => self.fetch(sql, values).await,
-            _ => self.fetch_in_order(sql, values).await,
-        }
     }
 
     pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
-        let mut rows = self.fetch_due(query, &sql, values).await?;
+        let mut rows = self.fetch(&sql, values).await?;
         let next = match rows.first() {
             Some(first) => earliest(first),
             None => {
@@ -238,7 +225,7 @@ impl Session {
         let mut found = Vec::new();
         loop {
             let (sql, values) = in_range(self.dialect, &query, until_id);
-            let rows = self.fetch_in_order(&sql, values).await?;
+            let rows = self.fetch(&sql, values).await?;
             let readable = self.readable(&rows, OutboxTable::read);
             let unreadable = u32::try_from(rows.len() - readable.len()).unwrap_or(u32::MAX);
             found.extend(readable.iter().map(|row| row.id));

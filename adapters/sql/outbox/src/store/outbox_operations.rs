@@ -274,7 +274,7 @@ impl Session {
             index = self.dialect.index("idx_outbox_pending"),
             is_pending = self.dialect.pending(),
         );
-        let rows = self.fetch_in_order(&sql, values![now, ids.start, ids.end]).await?;
+        let rows = self.fetch(&sql, values![now, ids.start, ids.end]).await?;
         let Some(row) = rows.first() else { return Ok(Backlog::default()) };
         let counts = row.of("outbox_events", "status");
         Ok(Backlog {
