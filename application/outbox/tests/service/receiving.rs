@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId};
@@ -11,7 +12,7 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscrib
 use handover_outbox::ports::*;
 
 use crate::library::{Library, QUEUE, event_id, eventually};
-use crate::versions::{replay, try_replay};
+use crate::versions::{notes_of, replay, returned, try_replay};
 use crate::{lent, loans, log, note_all, noted};
 
 const EXCHANGE: &str = "branch.events";
@@ -41,8 +42,11 @@ impl Handler<MemoryUnit> for FailsUntil {
 
 /// A service that receives what the branch publishes, and publishes events about shelves.
 fn receiving(subscriber: &Subscriber<MemoryUnit>) -> Library {
-    let own = EventSpec::new("SHELF_MOVED", "shelf.moved").about("Shelf", "shelfId");
-    Library::sending([lent().about("Book", "bookId"), own, noted()]).receiving(subscriber, EXCHANGE)
+    Library::sending([lent().about("Book", "bookId"), own(), noted()]).receiving(subscriber, EXCHANGE)
+}
+
+fn own() -> EventSpec {
+    EventSpec::new("SHELF_MOVED", "shelf.moved").about("Shelf", "shelfId")
 }
 
 /// A message of the other service.
@@ -68,6 +72,11 @@ fn message_about(aggregate_type: &str, id: &str, number: i64, seq: i64) -> Messa
             r#"{{"eventId":"{id}","eventType":"BOOK_LENT","aggregateType":"{aggregate_type}","aggregateId":{number},"occurredAt":"2026-02-04T10:29:00Z","traceId":"trace-1","payload":{{"reader":3}}}}"#
         ),
     }
+}
+
+fn of_type(event_type: &str, message: Message) -> Message {
+    let body = message.body.replace("BOOK_LENT", event_type);
+    Message { kind: Some(event_type.to_owned()), body, ..message }
 }
 
 fn without_header(header: &str, message: Message) -> Message {
@@ -217,12 +226,44 @@ async fn other_content_under_known_event_id_is_dead_lettered() {
 #[tokio::test(start_paused = true)]
 async fn event_of_type_that_no_process_knows_is_dead_lettered_and_its_row_stays() {
     let library = receiving(&loans()).started().await;
-    let unknown = message("burnt", 7, 1);
-    library.inject(Message { body: unknown.body.replace("BOOK_LENT", "BOOK_BURNT"), ..unknown });
+    library.inject(of_type("BOOK_BURNT", message("burnt", 7, 1)));
     eventually(async || library.dead_letters().await.len() == 1).await;
     let dead_letter = library.dead_letters().await.remove(0);
     assert_eq!((dead_letter.key.as_str(), library.row("burnt").await.status), ("burnt", OutboxStatus::Sent));
     assert!(dead_letter.reason.contains("event type not supported: BOOK_BURNT"), "{}", dead_letter.reason);
+}
+
+/// Both processes receive messages of the type that only the newer one knows.
+#[tokio::test(start_paused = true)]
+async fn rolling_deployment_applies_each_received_event_once_and_in_order() {
+    let old = receiving(&notes_of(&["BOOK_LENT"])).started().await;
+    let events = [lent().about("Book", "bookId"), returned().about("Book", "bookId"), own(), noted()];
+    let notes = notes_of(&["BOOK_LENT", "BOOK_RETURNED"]);
+    let new = old.another_process(events).receiving(&notes, EXCHANGE).started().await;
+    let mut ids = Vec::new();
+    for seq in 1..=10 {
+        for book in 1..=4 {
+            let event_type = if (seq + book) % 2 == 0 { "BOOK_RETURNED" } else { "BOOK_LENT" };
+            let id = format!("{book}-{seq}");
+            new.inject(of_type(event_type, message(&id, book, seq)));
+            ids.push(id);
+        }
+        new.outbox.sleep(Duration::from_millis(150)).await;
+    }
+    eventually(async || new.noted().await.len() == ids.len() && new.is_quiet().await).await;
+    let noted = new.noted().await;
+    for book in 1..=4 {
+        let is_of_book = |id: &&String| id.starts_with(&format!("{book}-"));
+        let applied: Vec<_> = noted.iter().filter(is_of_book).collect();
+        assert_eq!(applied, ids.iter().filter(is_of_book).collect::<Vec<_>>());
+    }
+    for id in &ids {
+        assert_eq!(new.row(id).await.status, OutboxStatus::Sent);
+        assert_eq!(new.consumed("loans", id).await, Some((ConsumeStatus::Success, 1)), "{id}");
+    }
+    assert_eq!(new.dead_letters().await, []);
+    let left = log::lines().iter().filter(|line| line.contains("event left to a process")).count();
+    assert!(left > 0, "the old process received no event of the new type");
 }
 
 /// The process ends after the row was committed and before its event was applied; its message is not acked.

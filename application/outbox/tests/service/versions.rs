@@ -38,11 +38,11 @@ impl Handler<MemoryUnit> for Notes {
     }
 }
 
-fn notes_of(types: &'static [&'static str]) -> Subscriber<MemoryUnit> {
+pub(crate) fn notes_of(types: &'static [&'static str]) -> Subscriber<MemoryUnit> {
     Subscriber::new(QUEUE, Arc::new(Notes(types)))
 }
 
-fn returned() -> EventSpec {
+pub(crate) fn returned() -> EventSpec {
     EventSpec::new("BOOK_RETURNED", "book.returned")
 }
 
@@ -65,7 +65,7 @@ impl Library {
     }
 
     /// The events about which notes exist, in the order of the notes.
-    async fn noted(&self) -> Vec<String> {
+    pub(crate) async fn noted(&self) -> Vec<String> {
         let notes = self.ids("LOAN_NOTED").await;
         notes.iter().map(|note| note.split("-noted-").next().unwrap_or_default().to_owned()).collect()
     }
