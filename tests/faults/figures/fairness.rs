@@ -1,5 +1,6 @@
 //! The delays of the events of a tenant behind the backlog of another tenant, and of an event type behind that of another
-//! type, beside the delays without a backlog.
+//! type, beside the delays without a backlog: on an idle machine, and while a share of the events per second that were published from
+//! the backlog are enqueued one after the other. The second one shows how much of a delay is that of busy processors.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use handover_tests::process::eventually;
 use handover_tests::{rabbit_rigs, server_rigs};
 use serde::{Deserialize, Serialize};
 use sqlx::pool::PoolOptions;
+use tokio_util::sync::CancellationToken;
 
 use super::percentile;
 
@@ -23,8 +25,13 @@ handover_tests::on_pairs!([delays_behind_backlog_of_other_tenant_or_type_are_pri
 const BACKLOG: i64 = 40_000;
 const EVENTS_PER_TRANSACTION: i64 = 5_000;
 const WITHOUT_BACKLOG: i64 = 40;
+/// Share of the rate of the backlog. Relay and consumers keep up with it.
+const STEADY: f64 = 0.4;
+const STEADY_EVENTS_PER_TRANSACTION: i64 = 10;
 /// Events behind the backlog, half of them of another tenant and half of another type.
 const BEHIND: i64 = 40;
+/// Pause before an event that is measured while others are enqueued.
+const BETWEEN: Duration = Duration::from_millis(50);
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Serialize, Deserialize, Event)]
@@ -59,6 +66,17 @@ struct Delay {
     enqueued: Duration,
     sent: Duration,
     applied: Duration,
+}
+
+struct Measured {
+    without: Vec<Delay>,
+    behind: Vec<(Other, Delay)>,
+    /// Time in which the backlog was published.
+    took: Duration,
+    /// While others are enqueued, without a backlog.
+    beside: Vec<Delay>,
+    /// Others per second.
+    steady: f64,
 }
 
 /// Measures on one engine. A macro, because the text of a statement and the types that it binds depend on the engine.
@@ -156,13 +174,43 @@ macro_rules! measure {
         })
         .await;
         let took = begun.elapsed();
+        let pause = took.mul_f64(STEADY_EVENTS_PER_TRANSACTION as f64 / BACKLOG as f64 / STEADY);
+        let ended = CancellationToken::new();
+        let enqueueing = async {
+            let mut tick = tokio::time::interval(pause);
+            let mut first = BACKLOG * 2;
+            while !ended.is_cancelled() {
+                tick.tick().await;
+                let books = first..first + STEADY_EVENTS_PER_TRANSACTION;
+                first = books.end;
+                let mut tx = pool.begin().await.unwrap();
+                let events = books.map(|book| BookLent { book, is_measured: false });
+                outbox.enqueue_many(&mut tx, events).await.unwrap();
+                tx.commit().await.unwrap();
+                outbox.wake();
+            }
+            first - BACKLOG * 2
+        };
+        let steady_begun = Instant::now();
+        let measuring = async {
+            let mut beside = Vec::new();
+            let first = BACKLOG + WITHOUT_BACKLOG + BEHIND;
+            for number in 1..=WITHOUT_BACKLOG {
+                tokio::time::sleep(BETWEEN).await;
+                beside.push(delay_of(first + number, Other::Tenant).await);
+            }
+            ended.cancel();
+            beside
+        };
+        let (beside, enqueued) = tokio::join!(measuring, enqueueing);
+        let steady = enqueued as f64 / steady_begun.elapsed().as_secs_f64();
         running.stop(TIME_LIMIT).await.unwrap();
-        (without, behind, took)
+        Measured { without, behind, took, beside, steady }
     }};
 }
 
 async fn delays_behind_backlog_of_other_tenant_or_type_are_printed(pair: Pair) {
-    let (without, behind, took) = match pair {
+    let Measured { without, behind, took, beside, steady } = match pair {
         Pair::PostgresAlone | Pair::PostgresRabbitMq => measure!(
             pair,
             sqlx::Postgres,
@@ -178,7 +226,8 @@ async fn delays_behind_backlog_of_other_tenant_or_type_are_printed(pair: Pair) {
         Pair::SqliteAlone => panic!("on a database server only"),
     };
     println!("{pair:?}: {BACKLOG} events published in {took:.1?}");
-    print("without a backlog", &without);
+    print("without a backlog, idle", &without);
+    print(&format!("without a backlog, beside {steady:.0} events/s"), &beside);
     for other in [Other::Tenant, Other::Type] {
         let delays: Vec<Delay> =
             behind.iter().filter(|(of, _)| *of == other).map(|(_, delay)| *delay).collect();
