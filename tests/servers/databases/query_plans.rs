@@ -126,6 +126,13 @@ fn postgres_scan_from_an_id_reads_pending_rows_beside_many_dead_ones() {
             let query = DueQuery { limit: 200, from_id, ..due_at(start()) };
             check(ServerKind::Postgres, &fixture.store.explain_due(&query).await.unwrap());
         }
+        // The condition that selects the index excludes no pending row, whatever its id.
+        let inserted_by_sql = "UPDATE outbox_events SET id = -1, status = 'RETRY' WHERE event_id = 'new-1'";
+        fixture.outside(inserted_by_sql).await.unwrap();
+        let mut view = fixture.store.view().await.unwrap();
+        let due = view.outbox_view().outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) }).await.unwrap();
+        let ids: Vec<_> = due.rows.iter().map(|row| row.event_id.as_str()).collect();
+        assert_eq!(ids, ["new-1", "new-2", "new-3", "new-4", "new-5"]);
     });
 }
 

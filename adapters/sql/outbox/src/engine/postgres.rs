@@ -220,7 +220,7 @@ impl Dialect for PostgresDialect {
         // PostgreSQL estimates a high cost for the index of pending rows if its dead entries make it large and its statistics
         // happen to contain a pending row. With `status IN (..)` it would then read all rows of `idx_status_time`, dead ones
         // included, and sort them. It cannot search that index by a disjunction whose terms differ.
-        "(o.status = 'NEW' OR (o.status = 'RETRY' AND o.id >= 0)) AND o.retry_count >= 0"
+        "(o.status = 'NEW' OR (o.status = 'RETRY' AND o.retry_count >= 0)) AND o.retry_count >= 0"
     }
 
     fn oldest_ready(&self) -> String {
