@@ -275,12 +275,20 @@ impl EventRegistry {
         envelope: &Envelope,
         texts: &Texts,
     ) -> Result<&'k str, String> {
+        if let Some(spec) = self.specs.get(&row.event_type) {
+            spec.check(&envelope.aggregate_type, &envelope.aggregate_id, &envelope.payload)?;
+        }
+        self.key_of(row).ok_or_else(|| texts.unsupported_type(&row.event_type))
+    }
+
+    /// As [`EventRegistry::publishing_key`], without a check of the content. `None`: the type is not registered, and the row
+    /// has no key.
+    pub(crate) fn key_of<'k>(&'k self, row: &'k OutboxRow) -> Option<&'k str> {
         let stored = row.routing_key.as_deref();
-        let Some(spec) = self.specs.get(&row.event_type) else {
-            return stored.ok_or_else(|| texts.unsupported_type(&row.event_type));
-        };
-        spec.check(&envelope.aggregate_type, &envelope.aggregate_id, &envelope.payload)?;
-        Ok(stored.filter(|_| row.retry_count == 0).unwrap_or(&spec.routing_key))
+        match self.specs.get(&row.event_type) {
+            Some(spec) => Some(stored.filter(|_| row.retry_count == 0).unwrap_or(&spec.routing_key)),
+            None => stored,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
-//! type is unordered. While a few groups of events (a tenant, a type) fill every window, the events of other groups are
-//! searched behind them and published first (`look_ahead`), and the queues are kept short (`admission`). While a window of
-//! a backlog is published and settled, the next one is read and published (`in_flight`). While a transaction stays open in
+//! type is unordered. While a few groups of events (a tenant, a type) fill every window, or fill a queue faster than its
+//! consumers drain it, the events of other groups are searched behind them and published first (`look_ahead`), and the
+//! queues are kept short (`admission`). While a window of a backlog is published and settled, the next one is read and published (`in_flight`). While a transaction stays open in
 //! the database, searches begin at a mark (`search`).
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
@@ -13,6 +13,7 @@ mod in_flight;
 mod look_ahead;
 mod owned_leases;
 mod ownership;
+mod recent;
 mod rest;
 mod search;
 mod settlement;
@@ -36,6 +37,7 @@ use admission::Admission;
 use in_flight::{Ended, InFlight};
 use look_ahead::LookAhead;
 use ownership::{Ownership, Surplus};
+use recent::Recent;
 use rest::Rest;
 use window::{Publishes, Window};
 
@@ -71,8 +73,9 @@ pub struct Relay {
     low_water: Arc<Mutex<LowWaterMark>>,
     /// Partitions of the last search: rows of others may be below the mark.
     searched: PartitionSet,
-    /// The search behind a backlog; `None` if the last window was not full.
+    /// The search behind a backlog; `None` while there is none.
     look_ahead: Option<LookAhead>,
+    recent: Recent,
     admission: Admission,
     /// Whether the broker accepted no messages at the last check.
     blocked: bool,
@@ -98,6 +101,7 @@ impl Relay {
             low_water,
             searched: PartitionSet::default(),
             look_ahead: None,
+            recent: Recent::new(),
             admission,
             blocked: false,
         }
@@ -145,6 +149,7 @@ impl Relay {
             return Err(Failure::BrokerUnreachable);
         }
         self.bring_retries_forward(owned).await?;
+        self.watch_queues().await;
         // All queries use the same time: otherwise a row that becomes due between them would be missing from the results.
         let now = self.outbox.now();
         self.publish_ahead(owned, now).await?;
@@ -234,6 +239,8 @@ impl Relay {
         if rows.is_empty() {
             return;
         }
+        let rows: Arc<[OutboxRow]> = rows.into();
+        self.recent.add(&rows);
         let leases = self.ownership.leases().clone();
         let window = Window {
             outbox: self.outbox.clone(),

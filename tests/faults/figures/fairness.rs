@@ -1,6 +1,7 @@
 //! The delays of the events of a tenant behind the backlog of another tenant, and of an event type behind that of another
-//! type, beside the delays without a backlog: on an idle machine, and while a share of the events per second that were published from
-//! the backlog are enqueued one after the other. The second one shows how much of a delay is that of busy processors.
+//! type, beside the delays without a backlog: on an idle machine, and while others are enqueued in small transactions, at two
+//! shares of the rate at which the backlog was published. Relay and consumers keep up with the first one, which shows how much
+//! of a delay is that of busy processors; at the second one, the consumers may not keep up.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use handover::{Data, Event, Options, Outbox, RabbitMq, in_transaction};
 use handover_events::TenantId;
 use handover_tests::deployment::Pair;
-use handover_tests::process::eventually;
+use handover_tests::process::{BoxError, eventually};
 use handover_tests::{rabbit_rigs, server_rigs};
 use serde::{Deserialize, Serialize};
 use sqlx::pool::PoolOptions;
@@ -25,8 +26,8 @@ handover_tests::on_pairs!([delays_behind_backlog_of_other_tenant_or_type_are_pri
 const BACKLOG: i64 = 40_000;
 const EVENTS_PER_TRANSACTION: i64 = 5_000;
 const WITHOUT_BACKLOG: i64 = 40;
-/// Share of the rate of the backlog. Relay and consumers keep up with it.
-const STEADY: f64 = 0.4;
+/// Shares of the rate of the backlog.
+const STEADY: [f64; 2] = [0.4, 0.8];
 const STEADY_EVENTS_PER_TRANSACTION: i64 = 10;
 /// Events behind the backlog, half of them of another tenant and half of another type.
 const BEHIND: i64 = 40;
@@ -73,10 +74,13 @@ struct Measured {
     behind: Vec<(Other, Delay)>,
     /// Time in which the backlog was published.
     took: Duration,
-    /// While others are enqueued, without a backlog.
-    beside: Vec<Delay>,
-    /// Others per second.
-    steady: f64,
+    /// While others are enqueued, and their number per second.
+    beside: Vec<(f64, Vec<Delay>)>,
+}
+
+/// The servers of the tests isolate transactions as SERIALIZABLE: one may have to be repeated.
+async fn committed<T>(transaction: impl AsyncFnMut() -> Result<T, BoxError>) -> T {
+    eventually(TIME_LIMIT, transaction).await
 }
 
 /// Measures on one engine. A macro, because the text of a statement and the types that it binds depend on the engine.
@@ -117,20 +121,23 @@ macro_rules! measure {
         outbox.migrate().await.unwrap();
         let running = outbox.start().await.unwrap();
         let delay_of = async |book: i64, other: Other| {
-            let enqueueing = Instant::now();
-            let mut tx = pool.begin().await.unwrap();
-            let id = match other {
-                Other::Tenant => {
-                    let tenant = Options::default().tenant(TenantId::try_from(2).unwrap());
-                    let event = BookLent { book, is_measured: true };
-                    outbox.enqueue_with(&mut tx, event, tenant).await.unwrap()
-                }
-                Other::Type => outbox.enqueue(&mut tx, BookReturned { book }).await.unwrap(),
-            };
-            tx.commit().await.unwrap();
+            let (id, enqueued) = committed(async || {
+                let begun = Instant::now();
+                let mut tx = pool.begin().await?;
+                let id = match other {
+                    Other::Tenant => {
+                        let tenant = Options::default().tenant(TenantId::try_from(2)?);
+                        let event = BookLent { book, is_measured: true };
+                        outbox.enqueue_with(&mut tx, event, tenant).await?
+                    }
+                    Other::Type => outbox.enqueue(&mut tx, BookReturned { book }).await?,
+                };
+                tx.commit().await?;
+                Ok((id, begun.elapsed()))
+            })
+            .await;
             outbox.wake();
             let begun = Instant::now();
-            let enqueued = begun - enqueueing;
             let applied = eventually(TIME_LIMIT, async || {
                 let found = times.lock().unwrap().iter().find(|(of, _)| *of == book).map(|(_, at)| *at);
                 Ok(found.ok_or("the event is not applied")? - begun)
@@ -174,43 +181,50 @@ macro_rules! measure {
         })
         .await;
         let took = begun.elapsed();
-        let pause = took.mul_f64(STEADY_EVENTS_PER_TRANSACTION as f64 / BACKLOG as f64 / STEADY);
-        let ended = CancellationToken::new();
-        let enqueueing = async {
-            let mut tick = tokio::time::interval(pause);
-            let mut first = BACKLOG * 2;
-            while !ended.is_cancelled() {
-                tick.tick().await;
-                let books = first..first + STEADY_EVENTS_PER_TRANSACTION;
-                first = books.end;
-                let mut tx = pool.begin().await.unwrap();
-                let events = books.map(|book| BookLent { book, is_measured: false });
-                outbox.enqueue_many(&mut tx, events).await.unwrap();
-                tx.commit().await.unwrap();
-                outbox.wake();
-            }
-            first - BACKLOG * 2
-        };
-        let steady_begun = Instant::now();
-        let measuring = async {
-            let mut beside = Vec::new();
-            let first = BACKLOG + WITHOUT_BACKLOG + BEHIND;
-            for number in 1..=WITHOUT_BACKLOG {
-                tokio::time::sleep(BETWEEN).await;
-                beside.push(delay_of(first + number, Other::Tenant).await);
-            }
-            ended.cancel();
-            beside
-        };
-        let (beside, enqueued) = tokio::join!(measuring, enqueueing);
-        let steady = enqueued as f64 / steady_begun.elapsed().as_secs_f64();
+        let mut beside = Vec::new();
+        let mut next = BACKLOG + WITHOUT_BACKLOG + BEHIND + 1;
+        let mut next_other = BACKLOG * 2;
+        for share in STEADY {
+            let pause = took.mul_f64(STEADY_EVENTS_PER_TRANSACTION as f64 / BACKLOG as f64 / share);
+            let ended = CancellationToken::new();
+            let first_other = next_other;
+            let enqueueing = async {
+                let mut tick = tokio::time::interval(pause);
+                while !ended.is_cancelled() {
+                    tick.tick().await;
+                    let books = next_other..next_other + STEADY_EVENTS_PER_TRANSACTION;
+                    next_other = books.end;
+                    committed(async || {
+                        let mut tx = pool.begin().await?;
+                        let events = books.clone().map(|book| BookLent { book, is_measured: false });
+                        outbox.enqueue_many(&mut tx, events).await?;
+                        Ok(tx.commit().await?)
+                    })
+                    .await;
+                    outbox.wake();
+                }
+            };
+            let begun = Instant::now();
+            let measuring = async {
+                let mut delays = Vec::new();
+                for book in next..next + WITHOUT_BACKLOG {
+                    tokio::time::sleep(BETWEEN).await;
+                    delays.push(delay_of(book, Other::Tenant).await);
+                }
+                ended.cancel();
+                delays
+            };
+            let (delays, ()) = tokio::join!(measuring, enqueueing);
+            next += WITHOUT_BACKLOG;
+            beside.push(((next_other - first_other) as f64 / begun.elapsed().as_secs_f64(), delays));
+        }
         running.stop(TIME_LIMIT).await.unwrap();
-        Measured { without, behind, took, beside, steady }
+        Measured { without, behind, took, beside }
     }};
 }
 
 async fn delays_behind_backlog_of_other_tenant_or_type_are_printed(pair: Pair) {
-    let Measured { without, behind, took, beside, steady } = match pair {
+    let Measured { without, behind, took, beside } = match pair {
         Pair::PostgresAlone | Pair::PostgresRabbitMq => measure!(
             pair,
             sqlx::Postgres,
@@ -227,7 +241,9 @@ async fn delays_behind_backlog_of_other_tenant_or_type_are_printed(pair: Pair) {
     };
     println!("{pair:?}: {BACKLOG} events published in {took:.1?}");
     print("without a backlog, idle", &without);
-    print(&format!("without a backlog, beside {steady:.0} events/s"), &beside);
+    for (per_second, delays) in beside {
+        print(&format!("without a backlog, beside {per_second:.0} events/s"), &delays);
+    }
     for other in [Other::Tenant, Other::Type] {
         let delays: Vec<Delay> =
             behind.iter().filter(|(of, _)| *of == other).map(|(_, delay)| *delay).collect();

@@ -1,8 +1,10 @@
 //! How many rows of a backlog may enter the queues. A queue delivers in its order: behind a long queue, a message waits for
-//! the whole backlog although its row did not. While a backlog waits, the relay therefore keeps the queues short.
+//! the whole backlog although its row did not. While a backlog waits, in the outbox or in a queue, the relay therefore keeps
+//! the queues short.
 //!
 //! **Invariant:** only queues that make progress are waited for: not a queue without consumers, nor one that makes no room
-//! within [`MAX_HOLD`], nor one that is much slower than the others. If the broker does not answer, nothing is held back.
+//! within [`MAX_HOLD`] (or [`SHORT_HOLD`]), nor one that is much slower than the others. If the broker does not answer,
+//! nothing is held back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,6 +19,9 @@ pub(super) const POLL: Duration = Duration::from_millis(5);
 /// Longest time that the relay waits for one queue.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
+/// The same if no rows waited in the outbox, and another queue that gets them has room: it should hardly be slowed down.
+const SHORT_HOLD: Duration = Duration::from_millis(100);
+
 /// A broker that answers later than this is not asked again before [`ASK_AGAIN`] has passed.
 const SLOW_ANSWER: Duration = Duration::from_millis(100);
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -26,6 +31,13 @@ const MUCH_SLOWER: u64 = 4;
 
 const FIRST_LIMIT: u64 = 50;
 const LEAST_LIMIT: u64 = 20;
+
+/// Where the events of a backlog wait when the relay begins to hold them back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    InOutbox,
+    InQueue,
+}
 
 /// Decides how many rows of a backlog may be published.
 #[derive(Debug)]
@@ -37,6 +49,7 @@ pub(super) struct Admission {
     limit: u64,
     /// Queues of the events of the backlog.
     queues: Vec<String>,
+    waiting: Waiting,
     hold: Option<Hold>,
     /// Queues that are not waited for until they have room.
     ignored: BTreeSet<String>,
@@ -49,9 +62,20 @@ pub(super) struct Admission {
 struct Hold {
     since: Instant,
     ready: BTreeMap<String, u64>,
+    longest: Duration,
 }
 
 impl Hold {
+    fn begin(loads: &[QueueLoad], room_at: u64, waiting: Waiting) -> Hold {
+        let ready = loads.iter().map(|load| (load.name.clone(), load.ready)).collect();
+        let has_room = |load: &QueueLoad| load.consumers > 0 && load.ready <= room_at;
+        let longest = match waiting {
+            Waiting::InQueue if loads.iter().any(has_room) => SHORT_HOLD,
+            Waiting::InQueue | Waiting::InOutbox => MAX_HOLD,
+        };
+        Hold { since: Instant::now(), ready, longest }
+    }
+
     fn drained(&self, load: &QueueLoad) -> u64 {
         self.ready.get(&load.name).map_or(0, |ready| ready.saturating_sub(load.ready))
     }
@@ -60,7 +84,7 @@ impl Hold {
     fn too_slow<'l>(&self, loads: &'l [QueueLoad], room_at: u64) -> Vec<&'l QueueLoad> {
         let (roomy, full): (Vec<_>, Vec<_>) = loads.iter().partition(|load| load.ready <= room_at);
         let fastest = roomy.into_iter().map(|load| self.drained(load)).max().unwrap_or(0);
-        let is_over = self.since.elapsed() >= MAX_HOLD;
+        let is_over = self.since.elapsed() >= self.longest;
         full.into_iter().filter(|load| is_over || self.drained(load) * MUCH_SLOWER < fastest).collect()
     }
 }
@@ -71,6 +95,7 @@ impl Admission {
             max: max.into(),
             limit: FIRST_LIMIT.min(max.into()),
             queues: Vec::new(),
+            waiting: Waiting::InOutbox,
             hold: None,
             ignored: BTreeSet::new(),
             has_filled: false,
@@ -79,16 +104,33 @@ impl Admission {
     }
 
     /// A backlog of events of these queues waits.
-    pub(super) fn begin(&mut self, queues: BTreeSet<String>) {
+    pub(super) fn begin(&mut self, queues: BTreeSet<String>, waiting: Waiting) {
         self.queues = queues.into_iter().collect();
+        self.waiting = waiting;
         self.has_filled = false;
     }
 
     /// Number of rows that may be published now; 0: none before [`POLL`] has passed. The messages in flight may enter each
     /// queue.
     pub(super) async fn room(&mut self, broker: &dyn Broker, in_flight: u64) -> u64 {
+        match self.loads(broker).await {
+            Some(loads) => self.room_for(&loads, in_flight),
+            None => u64::MAX,
+        }
+    }
+
+    /// Whether a queue has more messages than a backlog may fill it with.
+    pub(super) async fn is_exceeded(&mut self, broker: &dyn Broker) -> bool {
+        let loads = self.loads(broker).await.unwrap_or_default();
+        let limit = self.limit.max(FIRST_LIMIT.min(self.max));
+        let is_exceeded = |load: &QueueLoad| load.ready > limit && self.is_waited_for(load);
+        loads.iter().any(is_exceeded)
+    }
+
+    /// `None` if nothing is held back.
+    async fn loads(&mut self, broker: &dyn Broker) -> Option<Vec<QueueLoad>> {
         if self.max == 0 || self.queues.is_empty() || Instant::now() < self.ask_after {
-            return u64::MAX;
+            return None;
         }
         let asked = Instant::now();
         let up_to = u32::try_from(self.limit * MUCH_SLOWER).unwrap_or(u32::MAX);
@@ -97,12 +139,22 @@ impl Admission {
             self.ask_after = Instant::now() + ASK_AGAIN;
         }
         match answer {
-            Ok(Ok(loads)) => self.room_for(&loads, in_flight),
+            Ok(Ok(loads)) => {
+                let room_at = self.limit / 2;
+                let is_full =
+                    |name: &String| loads.iter().any(|load| load.name == *name && load.ready > room_at);
+                self.ignored.retain(is_full);
+                Some(loads)
+            }
             Ok(Err(_)) | Err(_) => {
                 self.ask_after = Instant::now() + ASK_AGAIN;
-                u64::MAX
+                None
             }
         }
+    }
+
+    fn is_waited_for(&self, load: &QueueLoad) -> bool {
+        load.consumers > 0 && !self.ignored.contains(&load.name)
     }
 
     fn room_for(&mut self, loads: &[QueueLoad], in_flight: u64) -> u64 {
@@ -111,13 +163,7 @@ impl Admission {
             let slow = hold.too_slow(loads, room_at);
             self.ignored.extend(slow.into_iter().map(|load| load.name.clone()));
         }
-        let is_full = |name: &String| loads.iter().any(|load| load.name == *name && load.ready > room_at);
-        self.ignored.retain(is_full);
-        let fullest = loads
-            .iter()
-            .filter(|load| load.consumers > 0 && !self.ignored.contains(&load.name))
-            .map(|load| load.ready)
-            .max();
+        let fullest = loads.iter().filter(|load| self.is_waited_for(load)).map(|load| load.ready).max();
         let Some(ready) = fullest else {
             self.hold = None;
             return u64::MAX;
@@ -128,8 +174,7 @@ impl Admission {
             return 0;
         }
         if ready > room_at {
-            let ready = || loads.iter().map(|load| (load.name.clone(), load.ready)).collect();
-            self.hold.get_or_insert_with(|| Hold { since: Instant::now(), ready: ready() });
+            self.hold.get_or_insert_with(|| Hold::begin(loads, room_at, self.waiting));
             return 0;
         }
         self.hold = None;

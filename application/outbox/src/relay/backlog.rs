@@ -1,5 +1,5 @@
-//! What the relay does while a backlog waits: it publishes events of other groups first, and the backlog only as far as the
-//! queues have room.
+//! What the relay does while a backlog waits, in the outbox or in a queue: it publishes events of other groups first, and the
+//! backlog only as far as the queues have room.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
 use tokio::time::Instant;
 
+use super::admission::Waiting;
 use super::look_ahead::{LookAhead, Part};
 use super::rest::Rest;
 use super::{Failure, Relay, admission};
-use crate::message::outgoing;
-use crate::ports::{OutboxRow, Route};
+use crate::ports::OutboxRow;
 use crate::topology::{QueueSpec, topic_matches};
 
 /// Longest time between two searches behind the backlog while the queues have no room: an event may have been committed
@@ -65,26 +65,46 @@ impl Relay {
             Rest::None => self.look_ahead = None,
             Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
                 let before = self.look_ahead.take();
-                self.look_ahead = LookAhead::behind(window, self.settings.scan_interval, before);
-                if self.look_ahead.is_some() {
-                    self.admission.begin(self.queues_of(window));
-                }
+                self.look_ahead = self.begin_behind(window.iter().collect(), Waiting::InOutbox, before);
             }
             Rest::Some | Rest::Unknown => {}
         }
     }
 
+    /// Begins a search behind the groups of recent rows if one of their queues is long: a group whose rows never fill a
+    /// window may be faster than the consumers.
+    pub(super) async fn watch_queues(&mut self) {
+        if self.look_ahead.is_some() {
+            self.recent.forget();
+            return;
+        }
+        let Some(windows) = self.recent.take_if_due() else { return };
+        let rows = windows.iter().flat_map(|window| window.iter()).collect();
+        let Some(look_ahead) = self.begin_behind(rows, Waiting::InQueue, None) else { return };
+        let begun = Instant::now();
+        let is_exceeded = self.admission.is_exceeded(self.outbox.broker.as_ref()).await;
+        self.recent.looked(begun.elapsed());
+        if is_exceeded {
+            self.look_ahead = Some(look_ahead);
+        }
+    }
+
+    /// A search behind the groups that fill these rows; their queues are kept short meanwhile.
+    fn begin_behind(
+        &mut self,
+        rows: Vec<&OutboxRow>,
+        waiting: Waiting,
+        before: Option<LookAhead>,
+    ) -> Option<LookAhead> {
+        let look_ahead = LookAhead::behind(&rows, self.settings.scan_interval, before)?;
+        let held_back = rows.into_iter().filter(|row| look_ahead.leaves_out(row));
+        self.admission.begin(self.queues_of(held_back), waiting);
+        Some(look_ahead)
+    }
+
     /// The queues that get messages of these rows.
-    fn queues_of(&self, rows: &[OutboxRow]) -> BTreeSet<String> {
-        let outgoing = rows
-            .iter()
-            .filter_map(|row| outgoing(&self.outbox.registry, &self.outbox.texts, row, |_| None).ok());
-        let keys: BTreeSet<String> = outgoing
-            .filter_map(|outgoing| match outgoing.route() {
-                Route::Topic(key) => Some(key.clone()),
-                Route::Queue(_) => None,
-            })
-            .collect();
+    fn queues_of<'r>(&self, rows: impl Iterator<Item = &'r OutboxRow>) -> BTreeSet<String> {
+        let keys: BTreeSet<&str> = rows.filter_map(|row| self.outbox.registry.key_of(row)).collect();
         let is_bound = |spec: &&QueueSpec| {
             let matches = |pattern: &String| keys.iter().any(|key| topic_matches(pattern, key));
             spec.bindings.iter().any(matches)

@@ -53,10 +53,10 @@ pub(super) enum Part {
 }
 
 impl LookAhead {
-    /// A search behind the groups that fill this window, for `interval`. It goes on at the end that the search `before` it
-    /// has reached. `None` if the window has rows of many groups.
+    /// A search behind the groups that fill these rows, for `interval`. It goes on at the end that the search `before` it
+    /// has reached. `None` if the rows are of many groups.
     pub(super) fn behind(
-        window: &[OutboxRow],
+        window: &[&OutboxRow],
         interval: Duration,
         before: Option<LookAhead>,
     ) -> Option<LookAhead> {
@@ -81,7 +81,7 @@ impl LookAhead {
     pub(super) fn found(&mut self, part: Part, query: &AheadQuery, ahead: &Ahead) {
         if ahead.rows.len() as u64 >= u64::from(query.due.limit) {
             // These groups have a backlog too.
-            self.groups.extend(groups_filling(&ahead.rows));
+            self.groups.extend(groups_filling(&ahead.rows.iter().collect::<Vec<_>>()));
         }
         let now = Instant::now();
         let reached = End { from_id: query.due.from_id, earlier: ahead.next_id, next: now + OVERLAP };
@@ -97,6 +97,11 @@ impl LookAhead {
             }
             (Part::End, _, _) => {}
         }
+    }
+
+    /// Whether this search leaves out the row.
+    pub(super) fn leaves_out(&self, row: &OutboxRow) -> bool {
+        contains(&self.groups, row)
     }
 
     /// Whether new rows are found without a pass over all rows before them.
@@ -118,7 +123,7 @@ impl LookAhead {
 /// The groups that fill a window: those that have at least an eighth of its rows each, and half of its rows together.
 /// Small groups (a tenant and a type) are preferred to types, and types to tenants. Empty if the rows are of too many
 /// tenants and types.
-fn groups_filling(window: &[OutboxRow]) -> BTreeSet<EventGroup> {
+fn groups_filling(window: &[&OutboxRow]) -> BTreeSet<EventGroup> {
     let of_both = |row: &OutboxRow| EventGroup::TenantAndType(row.aggregate.tenant, row.event_type.clone());
     let of_type = |row: &OutboxRow| EventGroup::Type(row.event_type.clone());
     let of_tenant = |row: &OutboxRow| EventGroup::Tenant(row.aggregate.tenant);
@@ -131,13 +136,13 @@ fn groups_filling(window: &[OutboxRow]) -> BTreeSet<EventGroup> {
         }
         let large = rows.into_iter().filter(|(_, rows)| rows * 8 >= window.len());
         filling.extend(large.map(|(group, _)| group));
-        let is_in = |row: &&OutboxRow| {
-            let tenant = row.aggregate.tenant;
-            filling.iter().any(|group| group.contains(tenant, &row.event_type))
-        };
-        if window.iter().filter(is_in).count() * 2 >= window.len() {
+        if window.iter().filter(|row| contains(&filling, row)).count() * 2 >= window.len() {
             return filling;
         }
     }
     BTreeSet::new()
+}
+
+fn contains(groups: &BTreeSet<EventGroup>, row: &OutboxRow) -> bool {
+    groups.iter().any(|group| group.contains(row.aggregate.tenant, &row.event_type))
 }

@@ -1,5 +1,6 @@
 //! The relay while a tenant or an event type has a backlog: events of others do not wait for it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ struct Recorder {
     permits: Semaphore,
     windows: Mutex<Vec<Vec<String>>>,
     load: Mutex<Load>,
+    load_calls: AtomicUsize,
 }
 
 /// Answer of the broker about the load of queues.
@@ -70,6 +72,7 @@ impl BrokerWrapper for Recorder {
     }
 
     async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
+        self.load_calls.fetch_add(1, Ordering::Relaxed);
         match &*self.load.lock().unwrap() {
             Load::Refused => return Err(BrokerError::Unreachable("the channel is closed".into())),
             Load::Fixed(loads) => return Ok(loads.clone()),
@@ -94,6 +97,7 @@ impl Backlogged {
             permits: Semaphore::new(0),
             windows: Mutex::default(),
             load: Mutex::new(load),
+            load_calls: AtomicUsize::new(0),
         });
         library.outbox.broker = Arc::clone(&broker) as Arc<_>;
         library.prepare().await;
@@ -325,5 +329,84 @@ async fn slightly_slower_queue_holds_back_the_backlog_until_it_has_room() {
         backlogged.broker.set_load(&[("fast", fast), ("slow", slow)]);
         backlogged.library.outbox.sleep(Duration::from_millis(100)).await;
         assert_eq!(backlogged.sent().await == 200, is_held, "{fast} and {slow} ready messages");
+    }
+}
+
+/// Windows that are not full, of 10 events every 5 ms, while the consumer needs 1 ms per event.
+#[tokio::test(start_paused = true)]
+async fn event_does_not_wait_in_the_queue_behind_a_tenant_that_is_faster_than_the_consumer() {
+    let backlogged = Backlogged::new(Load::Real).await;
+    let consumer = backlogged.subscribe(20).await;
+    backlogged.broker.permits.add_permits(10_000);
+    backlogged.start_relay(200);
+    let committing = async {
+        for transaction in 0..400 {
+            backlogged.append_backlog(transaction * 10 + 1..=transaction * 10 + 10).await;
+            backlogged.library.outbox.sleep(Duration::from_millis(5)).await;
+            if transaction == 200 {
+                backlogged.library.commit(vec![backlogged.event(2, "BOOK_LENT", 1, 1)]).await;
+            }
+        }
+    };
+    let begun = Instant::now();
+    let consuming = async {
+        let mut consumed = 0_usize;
+        let mut found_after = None;
+        while consumed < 4_001 {
+            let deliveries = consumer.next().await.unwrap();
+            consumed += deliveries.len();
+            let is_other =
+                |delivery: &Delivery| delivery.message.headers.get("tenantId").is_some_and(|of| of == "2");
+            if deliveries.iter().any(is_other) {
+                found_after = Some(begun.elapsed());
+            }
+            backlogged.library.outbox.sleep(Duration::from_millis(deliveries.len() as u64)).await;
+            let tags: Vec<_> = deliveries.iter().map(|delivery| delivery.tag).collect();
+            consumer.ack(&tags).await.unwrap();
+        }
+        found_after.unwrap()
+    };
+    let (found_after, ()) = tokio::join!(consuming, committing);
+    // It was committed after 1 s.
+    assert!(found_after < Duration::from_millis(1_200), "{found_after:?}");
+    // The consumer needs 4 s.
+    assert!(begun.elapsed() < Duration::from_millis(4_400), "{:?}", begun.elapsed());
+}
+
+/// Commits 50 events, of one book each, and returns those that are published 50 ms and 150 ms later.
+async fn sent_of_50(backlogged: &Backlogged, first: i64) -> [u64; 2] {
+    let before = backlogged.sent().await;
+    backlogged.append_backlog(first..=first + 49).await;
+    backlogged.library.outbox.sleep(Duration::from_millis(50)).await;
+    let early = backlogged.sent().await - before;
+    backlogged.library.outbox.sleep(Duration::from_millis(100)).await;
+    [early, backlogged.sent().await - before]
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_queue_beside_one_with_room_holds_back_a_flow_of_events_once_and_for_100_ms() {
+    let backlogged = Backlogged::new(Load::Real).await;
+    backlogged.broker.permits.add_permits(1_000);
+    backlogged.broker.set_load(&[("fast", 0), ("slow", 100)]);
+    backlogged.start_relay(200);
+    assert_eq!(sent_of_50(&backlogged, 1).await, [50, 50]);
+    assert_eq!(sent_of_50(&backlogged, 51).await, [0, 50]);
+    assert_eq!(sent_of_50(&backlogged, 101).await, [50, 50]);
+    // It is waited for again after it had room.
+    backlogged.broker.set_load(&[("fast", 0), ("slow", 0)]);
+    assert_eq!(sent_of_50(&backlogged, 151).await, [50, 50]);
+    backlogged.broker.set_load(&[("fast", 0), ("slow", 100)]);
+    assert_eq!(sent_of_50(&backlogged, 201).await, [0, 50]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_of_queues_is_read_after_50_events_at_the_earliest() {
+    let backlogged = Backlogged::new(Load::Real).await;
+    backlogged.broker.permits.add_permits(1_000);
+    backlogged.start_relay(200);
+    for (event, calls) in (1..=102).zip([[0; 50], [1; 50]].concat()) {
+        backlogged.append_backlog(event..=event).await;
+        backlogged.library.outbox.sleep(Duration::from_millis(10)).await;
+        assert_eq!(backlogged.broker.load_calls.load(Ordering::Relaxed), calls, "before event {event}");
     }
 }
