@@ -33,11 +33,12 @@ handover_tests::on_pairs!([process_of_older_version_works_during_and_after_migra
 /// Pause of a client between its orders.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Invariants of the rows in `payment_captures`, which processes of a version before that table do not write.
-const WITH_CAPTURES: [&str; 3] = [
+/// Invariants and findings about the rows in `payment_captures`, which processes of a version before that table do not write.
+const WITH_CAPTURES: [&str; 4] = [
     "a successful payment was not captured exactly once",
     "a refund does not match a successful payment",
     "the gateway account does not match",
+    "notReported",
 ];
 
 #[derive(Serialize, Deserialize, Event)]
