@@ -94,6 +94,11 @@ impl LowWaterMark {
         }
     }
 
+    /// The mark; 0: everything is searched.
+    pub(crate) fn id(&self) -> i64 {
+        if self.is_slow { self.mark } else { 0 }
+    }
+
     /// Records the lowest id that a search found, and how long it took.
     pub fn found(&mut self, from: SearchFrom, lowest: Option<i64>, took: Duration) {
         if from.late.is_some() {

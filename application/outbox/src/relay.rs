@@ -1,8 +1,8 @@
 //! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
 //! type is unordered. While a few groups of events (a tenant, a type) fill every window, or fill a queue faster than its
 //! consumers drain it, the events of other groups are searched behind them and published first (`look_ahead`), and the
-//! queues are kept short (`admission`). While a window of a backlog is published and settled, the next one is read and published (`in_flight`). While a transaction stays open in
-//! the database, searches begin at a mark (`search`).
+//! queues are kept short (`admission`). While a window of a backlog is published and settled, the next one is read and
+//! published (`in_flight`). While a transaction stays open in the database, searches begin at a mark (`search`).
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
@@ -75,6 +75,7 @@ pub struct Relay {
     searched: PartitionSet,
     /// The search behind a backlog; `None` while there is none.
     look_ahead: Option<LookAhead>,
+    /// The events that show whether a search behind a backlog in a queue is needed.
     recent: Recent,
     admission: Admission,
     /// Whether the broker accepted no messages at the last check.
@@ -149,7 +150,7 @@ impl Relay {
             return Err(Failure::BrokerUnreachable);
         }
         self.bring_retries_forward(owned).await?;
-        self.watch_queues().await;
+        self.read_load_if_due().await;
         // All queries use the same time: otherwise a row that becomes due between them would be missing from the results.
         let now = self.outbox.now();
         self.publish_ahead(owned, now).await?;
@@ -239,8 +240,9 @@ impl Relay {
         if rows.is_empty() {
             return;
         }
-        let rows: Arc<[OutboxRow]> = rows.into();
-        self.recent.add(&rows);
+        if self.settings.max_queued > 0 {
+            self.recent.add(&rows, &self.outbox.registry);
+        }
         let leases = self.ownership.leases().clone();
         let window = Window {
             outbox: self.outbox.clone(),

@@ -22,8 +22,8 @@ pub struct RelaySettings {
     pub batch: NonZeroU32,
     /// Longest time between two polls (`outbox.scan-interval`).
     pub scan_interval: Duration,
-    /// Maximum number of ready messages up to which the relay fills a queue while a backlog of a few groups of events
-    /// waits; 0: it publishes the backlog as fast as it can (`outbox.max-queued`).
+    /// Maximum number of ready messages up to which the relay fills a queue while a few groups of events have a backlog, or are
+    /// faster than all consumers of their queues; 0: it publishes as fast as it can (`outbox.max-queued`).
     pub max_queued: u32,
     /// Retry policy for failed publishes (`outbox.retry`).
     pub retry: RetryPolicy,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The process that appends the event names them, so a consumer that only processes of another version know is never among
 /// them. A store keeps the names as a JSON array, and none as NULL: so a row that other programs insert concerns every
 /// consumer of its type.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct IdleConsumers(BTreeSet<String>);
 
 impl IdleConsumers {

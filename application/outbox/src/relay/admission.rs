@@ -1,10 +1,11 @@
 //! How many rows of a backlog may enter the queues. A queue delivers in its order: behind a long queue, a message waits for
-//! the whole backlog although its row did not. While a backlog waits, in the outbox or in a queue, the relay therefore keeps
-//! the queues short.
+//! the whole backlog although its row did not. While a backlog waits, the relay therefore keeps the queues short.
 //!
-//! **Invariant:** only queues that make progress are waited for: not a queue without consumers, nor one that makes no room
-//! within [`MAX_HOLD`] (or [`SHORT_HOLD`]), nor one that is much slower than the others. If the broker does not answer,
-//! nothing is held back.
+//! **Invariants:**
+//! - Rows wait only for queues that make progress: not for a queue without consumers, nor for one that nothing leaves within
+//!   [`MAX_HOLD`], nor for one that is much slower than the others or that has no room that long after them.
+//! - While rows wait, some are published at least once in two [`MAX_HOLD`].
+//! - If the broker does not answer, nothing waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,14 +14,14 @@ use tokio::time::Instant;
 
 use crate::ports::{Broker, QueueLoad};
 
-/// Pause between two looks at queues that have no room. A queue drains further meanwhile, so its limit adapts to it.
+/// Pause between two reads of the load of queues that have no room. A queue drains further meanwhile, so its limit adapts to it.
 pub(super) const POLL: Duration = Duration::from_millis(5);
 
-/// Longest time that the relay waits for one queue.
+/// Longest time that rows wait for a queue that makes no progress.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
-/// The same if no rows waited in the outbox, and another queue that gets them has room: it should hardly be slowed down.
-const SHORT_HOLD: Duration = Duration::from_millis(100);
+/// Time for which rows do not wait for such a queue again, unless it had room.
+const IGNORED_FOR: Duration = Duration::from_secs(60);
 
 /// A broker that answers later than this is not asked again before [`ASK_AGAIN`] has passed.
 const SLOW_ANSWER: Duration = Duration::from_millis(100);
@@ -32,10 +33,16 @@ const MUCH_SLOWER: u64 = 4;
 const FIRST_LIMIT: u64 = 50;
 const LEAST_LIMIT: u64 = 20;
 
+/// Number of messages of a queue up to which its progress is seen, at least.
+const LEAST_COUNTED: u64 = 1_000;
+
 /// Where the events of a backlog wait when the relay begins to hold them back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
+    /// The fullest queue decides when rows of the backlog are published.
     InOutbox,
+    /// The emptiest one decides, because the events come one after the other: a slow consumer must not delay them at the
+    /// others.
     InQueue,
 }
 
@@ -51,41 +58,54 @@ pub(super) struct Admission {
     queues: Vec<String>,
     waiting: Waiting,
     hold: Option<Hold>,
-    /// Queues that are not waited for until they have room.
-    ignored: BTreeSet<String>,
+    /// Queues that rows do not wait for, until they have room, but not longer than until this time.
+    ignored: BTreeMap<String, Instant>,
     has_filled: bool,
     ask_after: Instant,
 }
 
-/// The queues when the relay began to wait.
+/// The time for which rows wait.
 #[derive(Debug)]
 struct Hold {
+    /// Its begin, or the time at which no message was in flight.
     since: Instant,
-    ready: BTreeMap<String, u64>,
-    longest: Duration,
+    /// Ready messages by queue at that time.
+    ready: Option<BTreeMap<String, u64>>,
 }
 
 impl Hold {
-    fn begin(loads: &[QueueLoad], room_at: u64, waiting: Waiting) -> Hold {
-        let ready = loads.iter().map(|load| (load.name.clone(), load.ready)).collect();
-        let has_room = |load: &QueueLoad| load.consumers > 0 && load.ready <= room_at;
-        let longest = match waiting {
-            Waiting::InQueue if loads.iter().any(has_room) => SHORT_HOLD,
-            Waiting::InQueue | Waiting::InOutbox => MAX_HOLD,
-        };
-        Hold { since: Instant::now(), ready, longest }
+    fn begin() -> Hold {
+        Hold { since: Instant::now(), ready: None }
+    }
+
+    /// Progress is measured from now on, unless it is measured already.
+    fn measure(&mut self, loads: &[QueueLoad]) {
+        if self.ready.is_none() {
+            self.ready = Some(loads.iter().map(|load| (load.name.clone(), load.ready)).collect());
+            self.since = Instant::now();
+        }
     }
 
     fn drained(&self, load: &QueueLoad) -> u64 {
-        self.ready.get(&load.name).map_or(0, |ready| ready.saturating_sub(load.ready))
+        let before = self.ready.as_ref().and_then(|ready| ready.get(&load.name));
+        before.map_or(0, |before| before.saturating_sub(load.ready))
     }
 
-    /// Queues without room that are not worth waiting for.
-    fn too_slow<'l>(&self, loads: &'l [QueueLoad], room_at: u64) -> Vec<&'l QueueLoad> {
-        let (roomy, full): (Vec<_>, Vec<_>) = loads.iter().partition(|load| load.ready <= room_at);
-        let fastest = roomy.into_iter().map(|load| self.drained(load)).max().unwrap_or(0);
-        let is_over = self.since.elapsed() >= self.longest;
-        full.into_iter().filter(|load| is_over || self.drained(load) * MUCH_SLOWER < fastest).collect()
+    fn is_over(&self) -> bool {
+        self.since.elapsed() >= MAX_HOLD
+    }
+
+    /// Those of the queues that have no room and are not worth waiting for.
+    fn too_slow(&self, loads: &[&QueueLoad], room_at: u64) -> Vec<String> {
+        let (roomy, full): (Vec<&QueueLoad>, Vec<&QueueLoad>) =
+            loads.iter().partition(|load| load.ready <= room_at);
+        let fastest = roomy.iter().map(|load| self.drained(load)).max().unwrap_or(0);
+        let is_too_slow = |load: &&QueueLoad| {
+            let drained = self.drained(load);
+            let is_stuck = self.ready.is_some() && drained == 0;
+            drained * MUCH_SLOWER < fastest || self.is_over() && (is_stuck || !roomy.is_empty())
+        };
+        full.into_iter().filter(is_too_slow).map(|load| load.name.clone()).collect()
     }
 }
 
@@ -97,7 +117,7 @@ impl Admission {
             queues: Vec::new(),
             waiting: Waiting::InOutbox,
             hold: None,
-            ignored: BTreeSet::new(),
+            ignored: BTreeMap::new(),
             has_filled: false,
             ask_after: Instant::now(),
         }
@@ -108,42 +128,47 @@ impl Admission {
         self.queues = queues.into_iter().collect();
         self.waiting = waiting;
         self.has_filled = false;
+        if waiting == Waiting::InQueue {
+            self.hold = None;
+            self.limit = FIRST_LIMIT.min(self.max);
+        }
     }
 
     /// Number of rows that may be published now; 0: none before [`POLL`] has passed. The messages in flight may enter each
     /// queue.
     pub(super) async fn room(&mut self, broker: &dyn Broker, in_flight: u64) -> u64 {
-        match self.loads(broker).await {
+        match self.loads(broker, MAX_HOLD).await {
             Some(loads) => self.room_for(&loads, in_flight),
-            None => u64::MAX,
+            None => {
+                self.hold = None;
+                u64::MAX
+            }
         }
     }
 
-    /// Whether a queue has more messages than a backlog may fill it with.
+    /// Whether each of the queues has more messages than a backlog would fill it with at first.
     pub(super) async fn is_exceeded(&mut self, broker: &dyn Broker) -> bool {
-        let loads = self.loads(broker).await.unwrap_or_default();
-        let limit = self.limit.max(FIRST_LIMIT.min(self.max));
-        let is_exceeded = |load: &QueueLoad| load.ready > limit && self.is_waited_for(load);
-        loads.iter().any(is_exceeded)
+        let loads = self.loads(broker, SLOW_ANSWER).await.unwrap_or_default();
+        let least = self.waited_for(&loads).into_iter().map(|load| load.ready).min();
+        least.is_some_and(|ready| ready > FIRST_LIMIT.min(self.max))
     }
 
     /// `None` if nothing is held back.
-    async fn loads(&mut self, broker: &dyn Broker) -> Option<Vec<QueueLoad>> {
+    async fn loads(&mut self, broker: &dyn Broker, within: Duration) -> Option<Vec<QueueLoad>> {
         if self.max == 0 || self.queues.is_empty() || Instant::now() < self.ask_after {
             return None;
         }
         let asked = Instant::now();
-        let up_to = u32::try_from(self.limit * MUCH_SLOWER).unwrap_or(u32::MAX);
-        let answer = tokio::time::timeout(MAX_HOLD, broker.load(&self.queues, up_to)).await;
+        let up_to = u32::try_from((self.limit * MUCH_SLOWER).max(LEAST_COUNTED)).unwrap_or(u32::MAX);
+        let answer = tokio::time::timeout(within, broker.load(&self.queues, up_to)).await;
         if asked.elapsed() >= SLOW_ANSWER {
             self.ask_after = Instant::now() + ASK_AGAIN;
         }
         match answer {
             Ok(Ok(loads)) => {
-                let room_at = self.limit / 2;
-                let is_full =
-                    |name: &String| loads.iter().any(|load| load.name == *name && load.ready > room_at);
-                self.ignored.retain(is_full);
+                let has_room =
+                    |name: &str| loads.iter().any(|load| load.name == name && load.ready <= self.limit / 2);
+                self.ignored.retain(|name, until| Instant::now() < *until && !has_room(name));
                 Some(loads)
             }
             Ok(Err(_)) | Err(_) => {
@@ -153,31 +178,49 @@ impl Admission {
         }
     }
 
-    fn is_waited_for(&self, load: &QueueLoad) -> bool {
-        load.consumers > 0 && !self.ignored.contains(&load.name)
+    fn waited_for<'l>(&self, loads: &'l [QueueLoad]) -> Vec<&'l QueueLoad> {
+        loads.iter().filter(|load| load.consumers > 0 && !self.ignored.contains_key(&load.name)).collect()
     }
 
     fn room_for(&mut self, loads: &[QueueLoad], in_flight: u64) -> u64 {
         let room_at = self.limit / 2;
-        if let Some(hold) = &self.hold {
-            let slow = hold.too_slow(loads, room_at);
-            self.ignored.extend(slow.into_iter().map(|load| load.name.clone()));
+        loop {
+            let waited_for = self.waited_for(loads);
+            let by_ready = |load: &&&QueueLoad| load.ready;
+            let decisive = match self.waiting {
+                Waiting::InOutbox => waited_for.iter().max_by_key(by_ready),
+                Waiting::InQueue => waited_for.iter().min_by_key(by_ready),
+            };
+            let Some(decisive) = decisive else {
+                self.hold = None;
+                return u64::MAX;
+            };
+            let ready = decisive.ready + in_flight;
+            if ready <= room_at {
+                self.hold = None;
+                return self.refill(ready);
+            }
+            let hold = self.hold.get_or_insert_with(Hold::begin);
+            if in_flight == 0 {
+                hold.measure(loads);
+            }
+            let too_slow = hold.too_slow(&waited_for, room_at);
+            if too_slow.is_empty() {
+                if !hold.is_over() {
+                    return 0;
+                }
+                // As many as the consumers took meanwhile.
+                let drained = if hold.ready.is_some() { hold.drained(decisive) } else { room_at };
+                self.hold = None;
+                return drained.max(1);
+            }
+            let until = Instant::now() + IGNORED_FOR;
+            self.ignored.extend(too_slow.into_iter().map(|name| (name, until)));
         }
-        let fullest = loads.iter().filter(|load| self.is_waited_for(load)).map(|load| load.ready).max();
-        let Some(ready) = fullest else {
-            self.hold = None;
-            return u64::MAX;
-        };
-        let ready = ready + in_flight;
-        if ready > room_at && in_flight > 0 {
-            // Progress can be measured once these messages are in the queues.
-            return 0;
-        }
-        if ready > room_at {
-            self.hold.get_or_insert_with(|| Hold::begin(loads, room_at, self.waiting));
-            return 0;
-        }
-        self.hold = None;
+    }
+
+    /// Number of rows that fill the queue which has this many messages.
+    fn refill(&mut self, ready: u64) -> u64 {
         let is_refill = std::mem::replace(&mut self.has_filled, true);
         self.limit = match ready {
             0 if is_refill => (self.limit * 5 / 4).min(self.max),

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::admission::Waiting;
 use super::look_ahead::{LookAhead, Part};
+use super::recent::Origin;
 use super::rest::Rest;
 use super::{Failure, Relay, admission};
 use crate::ports::OutboxRow;
@@ -65,51 +66,56 @@ impl Relay {
             Rest::None => self.look_ahead = None,
             Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
                 let before = self.look_ahead.take();
-                self.look_ahead = self.begin_behind(window.iter().collect(), Waiting::InOutbox, before);
+                let events: Vec<Origin> =
+                    window.iter().map(|row| Origin::of(row, &self.outbox.registry)).collect();
+                self.look_ahead = self.begin_behind(&events, Waiting::InOutbox, before);
             }
             Rest::Some | Rest::Unknown => {}
         }
     }
 
-    /// Begins a search behind the groups of recent rows if one of their queues is long: a group whose rows never fill a
-    /// window may be faster than the consumers.
-    pub(super) async fn watch_queues(&mut self) {
+    /// Begins a search behind the groups of the events that were published recently if all of their queues are long: a
+    /// group whose rows never fill a window may be faster than the consumers.
+    pub(super) async fn read_load_if_due(&mut self) {
         if self.look_ahead.is_some() {
-            self.recent.forget();
             return;
         }
-        let Some(windows) = self.recent.take_if_due() else { return };
-        let rows = windows.iter().flat_map(|window| window.iter()).collect();
-        let Some(look_ahead) = self.begin_behind(rows, Waiting::InQueue, None) else { return };
+        let Some(events) = self.recent.if_due() else { return };
         let begun = Instant::now();
-        let is_exceeded = self.admission.is_exceeded(self.outbox.broker.as_ref()).await;
-        self.recent.looked(begun.elapsed());
-        if is_exceeded {
+        if let Some(look_ahead) = self.begin_behind(&events, Waiting::InQueue, None)
+            && self.admission.is_exceeded(self.outbox.broker.as_ref()).await
+        {
             self.look_ahead = Some(look_ahead);
         }
+        self.recent.was_read(begun.elapsed());
     }
 
-    /// A search behind the groups that fill these rows; their queues are kept short meanwhile.
+    /// A search behind the groups that fill these events; their queues are kept short meanwhile.
     fn begin_behind(
         &mut self,
-        rows: Vec<&OutboxRow>,
+        events: &[Origin],
         waiting: Waiting,
         before: Option<LookAhead>,
     ) -> Option<LookAhead> {
-        let look_ahead = LookAhead::behind(&rows, self.settings.scan_interval, before)?;
-        let held_back = rows.into_iter().filter(|row| look_ahead.leaves_out(row));
+        let from_id = self.lowest_searched();
+        let look_ahead = LookAhead::behind(events, from_id, self.settings.scan_interval, before)?;
+        let held_back = events.iter().filter(|event| look_ahead.leaves_out(event)).collect();
         self.admission.begin(self.queues_of(held_back), waiting);
         Some(look_ahead)
     }
 
-    /// The queues that get messages of these rows.
-    fn queues_of<'r>(&self, rows: impl Iterator<Item = &'r OutboxRow>) -> BTreeSet<String> {
-        let keys: BTreeSet<&str> = rows.filter_map(|row| self.outbox.registry.key_of(row)).collect();
-        let is_bound = |spec: &&QueueSpec| {
-            let matches = |pattern: &String| keys.iter().any(|key| topic_matches(pattern, key));
-            spec.bindings.iter().any(matches)
-        };
-        self.outbox.topology.queues.iter().filter(is_bound).map(|spec| spec.name.clone()).collect()
+    /// The queues that get these events.
+    fn queues_of(&self, events: BTreeSet<&Origin>) -> BTreeSet<String> {
+        let mut queues = BTreeSet::new();
+        for event in events {
+            let Some(key) = &event.routing_key else { continue };
+            let idle = self.outbox.queues_of(&event.idle_consumers);
+            let gets_it = |spec: &&QueueSpec| {
+                spec.bindings.iter().any(|pattern| topic_matches(pattern, key)) && !idle.contains(&spec.name)
+            };
+            queues.extend(self.outbox.topology.queues.iter().filter(gets_it).map(|spec| spec.name.clone()));
+        }
+        queues
     }
 
     /// Waits until rows of the backlog may enter the queues, and returns their number. `None`: the search behind the backlog

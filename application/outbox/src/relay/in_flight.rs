@@ -44,7 +44,8 @@ pub(super) struct InFlight(Vec<WindowTask>);
 
 impl InFlight {
     /// Starts to publish a window.
-    pub(super) fn start(&mut self, window: Window, owner: RelayId, rows: Arc<[OutboxRow]>, rest: Rest) {
+    pub(super) fn start(&mut self, window: Window, owner: RelayId, rows: Vec<OutboxRow>, rest: Rest) {
+        let rows: Arc<[OutboxRow]> = rows.into();
         let unconfirmed = Arc::new(AtomicU64::new(rows.len() as u64));
         let outbox = window.outbox.clone();
         let work = publish_and_settle(window, owner, Arc::clone(&rows), rest, Arc::clone(&unconfirmed));

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use handover_events::TenantId;
 use tokio::time::Instant;
 
-use crate::ports::{Ahead, AheadQuery, DueQuery, EventGroup, OutboxRow};
+use super::recent::Origin;
+use crate::ports::{Ahead, AheadQuery, DueQuery, EventGroup};
 
 /// Maximum number of pending rows that one search reads until the end was reached, and afterwards: then it may take only little
 /// of the time of new rows.
@@ -53,17 +55,19 @@ pub(super) enum Part {
 }
 
 impl LookAhead {
-    /// A search behind the groups that fill these rows, for `interval`. It goes on at the end that the search `before` it
-    /// has reached. `None` if the rows are of many groups.
+    /// A search from this id behind the groups that fill these events, for `interval`. It goes on at the end that the search
+    /// `before` it has reached. `None` if the events are of many groups.
     pub(super) fn behind(
-        window: &[&OutboxRow],
+        events: &[Origin],
+        from_id: i64,
         interval: Duration,
         before: Option<LookAhead>,
     ) -> Option<LookAhead> {
-        let groups = groups_filling(window);
+        let events: Vec<_> = events.iter().map(|event| (event.tenant, event.event_type.as_str())).collect();
+        let groups = groups_filling(&events);
         let end = before.and_then(|before| before.end);
         let until = Instant::now() + interval;
-        (!groups.is_empty()).then_some(LookAhead { groups, pass_from: Some(0), end, until })
+        (!groups.is_empty()).then_some(LookAhead { groups, pass_from: Some(from_id), end, until })
     }
 
     /// The next search of this part, if there is one. It finds at most half a window, so that the backlog progresses too.
@@ -81,7 +85,8 @@ impl LookAhead {
     pub(super) fn found(&mut self, part: Part, query: &AheadQuery, ahead: &Ahead) {
         if ahead.rows.len() as u64 >= u64::from(query.due.limit) {
             // These groups have a backlog too.
-            self.groups.extend(groups_filling(&ahead.rows.iter().collect::<Vec<_>>()));
+            let events = ahead.rows.iter().map(|row| (row.aggregate.tenant, row.event_type.as_str()));
+            self.groups.extend(groups_filling(&events.collect::<Vec<_>>()));
         }
         let now = Instant::now();
         let reached = End { from_id: query.due.from_id, earlier: ahead.next_id, next: now + OVERLAP };
@@ -99,9 +104,9 @@ impl LookAhead {
         }
     }
 
-    /// Whether this search leaves out the row.
-    pub(super) fn leaves_out(&self, row: &OutboxRow) -> bool {
-        contains(&self.groups, row)
+    /// Whether this search leaves out the event.
+    pub(super) fn leaves_out(&self, event: &Origin) -> bool {
+        self.groups.iter().any(|group| group.contains(event.tenant, &event.event_type))
     }
 
     /// Whether new rows are found without a pass over all rows before them.
@@ -120,29 +125,31 @@ impl LookAhead {
     }
 }
 
-/// The groups that fill a window: those that have at least an eighth of its rows each, and half of its rows together.
-/// Small groups (a tenant and a type) are preferred to types, and types to tenants. Empty if the rows are of too many
+/// Tenant and type of an event.
+type Source<'e> = (TenantId, &'e str);
+
+/// The groups that fill a window of events: those that have at least an eighth of the events each, and half of them together.
+/// Small groups (a tenant and a type) are preferred to types, and types to tenants. Empty if the events are of too many
 /// tenants and types.
-fn groups_filling(window: &[&OutboxRow]) -> BTreeSet<EventGroup> {
-    let of_both = |row: &OutboxRow| EventGroup::TenantAndType(row.aggregate.tenant, row.event_type.clone());
-    let of_type = |row: &OutboxRow| EventGroup::Type(row.event_type.clone());
-    let of_tenant = |row: &OutboxRow| EventGroup::Tenant(row.aggregate.tenant);
-    let kinds: [&dyn Fn(&OutboxRow) -> EventGroup; 3] = [&of_both, &of_type, &of_tenant];
+fn groups_filling(events: &[Source<'_>]) -> BTreeSet<EventGroup> {
+    let of_both = |(tenant, kind): Source<'_>| EventGroup::TenantAndType(tenant, kind.to_owned());
+    let of_type = |(_, kind): Source<'_>| EventGroup::Type(kind.to_owned());
+    let of_tenant = |(tenant, _): Source<'_>| EventGroup::Tenant(tenant);
+    let kinds: [&dyn Fn(Source<'_>) -> EventGroup; 3] = [&of_both, &of_type, &of_tenant];
     let mut filling = BTreeSet::new();
     for group_of in kinds {
-        let mut rows: BTreeMap<EventGroup, usize> = BTreeMap::new();
-        for row in window {
-            *rows.entry(group_of(row)).or_default() += 1;
+        let mut counts: BTreeMap<EventGroup, usize> = BTreeMap::new();
+        for event in events {
+            *counts.entry(group_of(*event)).or_default() += 1;
         }
-        let large = rows.into_iter().filter(|(_, rows)| rows * 8 >= window.len());
+        let large = counts.into_iter().filter(|(_, count)| count * 8 >= events.len());
         filling.extend(large.map(|(group, _)| group));
-        if window.iter().filter(|row| contains(&filling, row)).count() * 2 >= window.len() {
+        let is_in = |(tenant, kind): &&Source<'_>| {
+            filling.iter().any(|group: &EventGroup| group.contains(*tenant, kind))
+        };
+        if events.iter().filter(is_in).count() * 2 >= events.len() {
             return filling;
         }
     }
     BTreeSet::new()
-}
-
-fn contains(groups: &BTreeSet<EventGroup>, row: &OutboxRow) -> bool {
-    groups.iter().any(|group| group.contains(row.aggregate.tenant, &row.event_type))
 }

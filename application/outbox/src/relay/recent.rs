@@ -1,46 +1,73 @@
-//! The rows that were published since the relay last looked at the queues.
+//! The events that were published recently.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use handover_events::TenantId;
 use tokio::time::Instant;
 
-use crate::ports::OutboxRow;
+use crate::ports::{IdleConsumers, OutboxRow};
+use crate::registry::EventRegistry;
 
-/// Number of rows after which the relay looks again: fewer make no queue long.
-const ENOUGH: usize = 50;
+/// Number of new events after which the load of their queues is read: fewer make no queue long.
+const NEW_EVENTS: usize = 50;
 
-/// Shortest time between two looks, also as a multiple of the time that the last one took.
-const INTERVAL: Duration = Duration::from_millis(20);
-const TIMES_TAKEN: u32 = 20;
+/// Number of events that show which groups prevail.
+const SAMPLE: usize = 200;
 
+/// Shortest pause after a read of the load, also as a multiple of the time that it took.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_FACTOR: u32 = 20;
+
+/// What decides about the group and the queues of an event.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Origin {
+    pub(super) tenant: TenantId,
+    pub(super) event_type: String,
+    pub(super) routing_key: Option<String>,
+    pub(super) idle_consumers: IdleConsumers,
+}
+
+impl Origin {
+    pub(super) fn of(row: &OutboxRow, registry: &EventRegistry) -> Origin {
+        Origin {
+            tenant: row.aggregate.tenant,
+            event_type: row.event_type.clone(),
+            routing_key: registry.key_of(row).map(str::to_owned),
+            idle_consumers: row.idle_consumers.clone(),
+        }
+    }
+}
+
+/// The newest events whose publishing has begun, at most [`SAMPLE`].
 pub(super) struct Recent {
-    windows: Vec<Arc<[OutboxRow]>>,
-    next_look: Instant,
+    events: VecDeque<Origin>,
+    /// Number of events since the load was last read.
+    new: usize,
+    next_read: Instant,
 }
 
 impl Recent {
     pub(super) fn new() -> Recent {
-        Recent { windows: Vec::new(), next_look: Instant::now() + INTERVAL }
+        Recent { events: VecDeque::with_capacity(SAMPLE), new: 0, next_read: Instant::now() }
     }
 
-    pub(super) fn add(&mut self, window: &Arc<[OutboxRow]>) {
-        self.windows.push(Arc::clone(window));
+    pub(super) fn add(&mut self, rows: &[OutboxRow], registry: &EventRegistry) {
+        self.new += rows.len();
+        let newest = &rows[rows.len().saturating_sub(SAMPLE)..];
+        self.events.drain(..(self.events.len() + newest.len()).saturating_sub(SAMPLE));
+        self.events.extend(newest.iter().map(|row| Origin::of(row, registry)));
     }
 
-    pub(super) fn forget(&mut self) {
-        self.windows.clear();
+    /// The events, if it is time to read the load of their queues.
+    pub(super) fn if_due(&mut self) -> Option<Vec<Origin>> {
+        let is_due = self.new >= NEW_EVENTS && Instant::now() >= self.next_read;
+        is_due.then(|| self.events.iter().cloned().collect())
     }
 
-    /// The rows, if it is time to look at the queues.
-    pub(super) fn take_if_due(&mut self) -> Option<Vec<Arc<[OutboxRow]>>> {
-        let rows: usize = self.windows.iter().map(|window| window.len()).sum();
-        let is_due = rows >= ENOUGH && Instant::now() >= self.next_look;
-        is_due.then(|| std::mem::take(&mut self.windows))
-    }
-
-    /// Records how long a look took.
-    pub(super) fn looked(&mut self, took: Duration) {
-        self.next_look = Instant::now() + INTERVAL.max(took * TIMES_TAKEN);
+    /// Records that the load was read, in this time.
+    pub(super) fn was_read(&mut self, took: Duration) {
+        self.new = 0;
+        self.next_read = Instant::now() + PAUSE.max(took * PAUSE_FACTOR);
     }
 }

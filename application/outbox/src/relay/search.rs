@@ -52,6 +52,11 @@ impl Relay {
         Ok((from, due))
     }
 
+    /// Where a search that may miss late rows begins.
+    pub(super) fn lowest_searched(&self) -> i64 {
+        lock(&self.low_water).id()
+    }
+
     /// Searches rows below the mark, if it is time for it. The next searches begin at those that are found.
     pub(super) fn search_fully(&self, owned: PartitionSet) {
         let Some(search) = lock(&self.low_water).full_search() else { return };
