@@ -126,6 +126,7 @@ impl Relay {
                 }
                 Err(failure) => {
                     self.report(&failure);
+                    self.admission.interrupt();
                     self.end_windows().await;
                     self.back_off().await;
                 }

@@ -2,8 +2,8 @@
 //! the whole backlog although its row did not. While a backlog waits, the relay therefore keeps the queues short.
 //!
 //! **Invariants:**
-//! - Rows wait only for queues that make progress: not for a queue without consumers, nor for one that nothing leaves within
-//!   [`MAX_HOLD`], nor for one that is much slower than the others or that has no room that long after them.
+//! - Rows wait only for queues that make progress: not for a queue without consumers, nor for one that does not become shorter
+//!   within [`MAX_HOLD`], nor for one that is much slower than another, or has no room after that time while another has.
 //! - While rows wait, some are published at least once in two [`MAX_HOLD`].
 //! - If the broker does not answer, nothing waits.
 
@@ -57,6 +57,8 @@ pub(super) struct Admission {
     /// Queues of the events of the backlog.
     queues: Vec<String>,
     waiting: Waiting,
+    /// Number of messages up to which the queues were last counted.
+    counted: u64,
     hold: Option<Hold>,
     /// Queues that rows do not wait for, until they have room, but not longer than until this time.
     ignored: BTreeMap<String, Instant>,
@@ -96,13 +98,13 @@ impl Hold {
     }
 
     /// Those of the queues that have no room and are not worth waiting for.
-    fn too_slow(&self, loads: &[&QueueLoad], room_at: u64) -> Vec<String> {
+    fn too_slow(&self, loads: &[&QueueLoad], room_at: u64, counted: u64) -> Vec<String> {
         let (roomy, full): (Vec<&QueueLoad>, Vec<&QueueLoad>) =
             loads.iter().partition(|load| load.ready <= room_at);
         let fastest = roomy.iter().map(|load| self.drained(load)).max().unwrap_or(0);
         let is_too_slow = |load: &&QueueLoad| {
             let drained = self.drained(load);
-            let is_stuck = self.ready.is_some() && drained == 0;
+            let is_stuck = self.ready.is_some() && drained == 0 && load.ready < counted;
             drained * MUCH_SLOWER < fastest || self.is_over() && (is_stuck || !roomy.is_empty())
         };
         full.into_iter().filter(is_too_slow).map(|load| load.name.clone()).collect()
@@ -116,6 +118,7 @@ impl Admission {
             limit: FIRST_LIMIT.min(max.into()),
             queues: Vec::new(),
             waiting: Waiting::InOutbox,
+            counted: LEAST_COUNTED,
             hold: None,
             ignored: BTreeMap::new(),
             has_filled: false,
@@ -132,6 +135,11 @@ impl Admission {
             self.hold = None;
             self.limit = FIRST_LIMIT.min(self.max);
         }
+    }
+
+    /// The relay failed: time passes in which it publishes nothing.
+    pub(super) fn interrupt(&mut self) {
+        self.hold = None;
     }
 
     /// Number of rows that may be published now; 0: none before [`POLL`] has passed. The messages in flight may enter each
@@ -159,7 +167,8 @@ impl Admission {
             return None;
         }
         let asked = Instant::now();
-        let up_to = u32::try_from((self.limit * MUCH_SLOWER).max(LEAST_COUNTED)).unwrap_or(u32::MAX);
+        self.counted = (self.limit * MUCH_SLOWER).max(LEAST_COUNTED);
+        let up_to = u32::try_from(self.counted).unwrap_or(u32::MAX);
         let answer = tokio::time::timeout(within, broker.load(&self.queues, up_to)).await;
         if asked.elapsed() >= SLOW_ANSWER {
             self.ask_after = Instant::now() + ASK_AGAIN;
@@ -204,15 +213,15 @@ impl Admission {
             if in_flight == 0 {
                 hold.measure(loads);
             }
-            let too_slow = hold.too_slow(&waited_for, room_at);
+            let too_slow = hold.too_slow(&waited_for, room_at, self.counted);
             if too_slow.is_empty() {
                 if !hold.is_over() {
                     return 0;
                 }
-                // As many as the consumers took meanwhile.
-                let drained = if hold.ready.is_some() { hold.drained(decisive) } else { room_at };
+                // Fewer than the consumers took meanwhile, so that the queue becomes shorter.
+                let drained = hold.drained(decisive);
                 self.hold = None;
-                return drained.max(1);
+                return if drained == 0 { room_at.max(1) } else { drained.div_ceil(2) };
             }
             let until = Instant::now() + IGNORED_FOR;
             self.ignored.extend(too_slow.into_iter().map(|name| (name, until)));

@@ -1,7 +1,7 @@
 //! What the relay does while a backlog waits, in the outbox or in a queue: it publishes events of other groups first, and the
 //! backlog only as far as the queues have room.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -22,6 +22,11 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for which the first pass over all rows goes on without a window of the backlog.
 const CATCH_UP: Duration = Duration::from_millis(100);
+
+const LEAST_WINDOW: u32 = 20;
+
+/// A queue counts for a flow of events if it gets at least the reciprocal of this share of them.
+const LEAST_SHARE: usize = 8;
 
 impl Relay {
     /// Publishes rows of other groups than those of the backlog.
@@ -64,7 +69,11 @@ impl Relay {
     pub(super) fn search_behind(&mut self, window: &[OutboxRow], limit: u32) {
         match Rest::after(window.len(), limit) {
             Rest::None => self.look_ahead = None,
-            Rest::Some if self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
+            // A smaller window does not show the groups.
+            Rest::Some
+                if limit == self.settings.batch.get()
+                    && self.look_ahead.as_ref().is_none_or(LookAhead::is_over) =>
+            {
                 let before = self.look_ahead.take();
                 let events: Vec<Origin> =
                     window.iter().map(|row| Origin::of(row, &self.outbox.registry)).collect();
@@ -99,21 +108,29 @@ impl Relay {
     ) -> Option<LookAhead> {
         let from_id = self.lowest_searched();
         let look_ahead = LookAhead::behind(events, from_id, self.settings.scan_interval, before)?;
-        let held_back = events.iter().filter(|event| look_ahead.leaves_out(event)).collect();
-        self.admission.begin(self.queues_of(held_back), waiting);
+        let held_back = events.iter().filter(|event| look_ahead.leaves_out(event));
+        let mut queues = self.queues_of(held_back);
+        if waiting == Waiting::InQueue {
+            queues.retain(|_, count| *count * LEAST_SHARE >= events.len());
+        }
+        self.admission.begin(queues.into_keys().collect(), waiting);
         Some(look_ahead)
     }
 
-    /// The queues that get these events.
-    fn queues_of(&self, events: BTreeSet<&Origin>) -> BTreeSet<String> {
-        let mut queues = BTreeSet::new();
-        for event in events {
+    /// The queues that get these events, and how many of them.
+    fn queues_of<'e>(&self, events: impl Iterator<Item = &'e Origin>) -> BTreeMap<String, usize> {
+        let mut counts: BTreeMap<&Origin, usize> = BTreeMap::new();
+        events.for_each(|event| *counts.entry(event).or_default() += 1);
+        let mut queues = BTreeMap::new();
+        for (event, count) in counts {
             let Some(key) = &event.routing_key else { continue };
             let idle = self.outbox.queues_of(&event.idle_consumers);
             let gets_it = |spec: &&QueueSpec| {
                 spec.bindings.iter().any(|pattern| topic_matches(pattern, key)) && !idle.contains(&spec.name)
             };
-            queues.extend(self.outbox.topology.queues.iter().filter(gets_it).map(|spec| spec.name.clone()));
+            for spec in self.outbox.topology.queues.iter().filter(gets_it) {
+                *queues.entry(spec.name.clone()).or_default() += count;
+            }
         }
         queues
     }
@@ -129,8 +146,9 @@ impl Relay {
                 return Ok(Some(room));
             }
             if in_flight > 0 {
+                // The search goes on afterwards: it could start a window of others before each check.
                 self.wait_for_window().await?;
-                return Ok(None);
+                continue;
             }
             if look_ahead.is_behind() || Instant::now() >= until {
                 return Ok(None);
@@ -145,12 +163,13 @@ impl Relay {
         Ok(Some(u64::MAX))
     }
 
-    /// Number of rows of the next window. A window that shows the groups of a backlog is read whole.
+    /// Number of rows of the next window. A window that shows the groups of a backlog is read whole. In a very small one, all
+    /// rows may be unreadable, or wait for rows in flight.
     pub(super) fn limit(&self, room: u64) -> u32 {
         let batch = self.settings.batch.get();
         match &self.look_ahead {
             Some(look_ahead) if !look_ahead.is_over() => {
-                u32::try_from(room).map_or(batch, |room| room.min(batch))
+                u32::try_from(room).map_or(batch, |room| room.max(LEAST_WINDOW).min(batch))
             }
             Some(_) | None => batch,
         }
