@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::percentile;
 
 handover_tests::on_pairs!([delays_behind_backlog_of_other_tenant_or_type_are_printed]:
+    #[ignore = "long: prints delays"] sqlite_and_database SqliteAlone,
     #[ignore = "long: prints delays"] postgres_and_database PostgresAlone,
     #[ignore = "long: prints delays"] mariadb_and_database MariaDbAlone,
     #[ignore = "long: prints delays"] postgres_and_rabbitmq PostgresRabbitMq,
@@ -104,9 +105,16 @@ macro_rules! measure {
             times.lock().unwrap().push((event.book, Instant::now()));
             Ok(())
         }
-        let kind = $pair.database_server().unwrap();
-        let database = server_rigs::shared(kind).await.database(None).await.unwrap();
-        let pool = PoolOptions::<$engine>::new().connect(&database.url()).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let database = match $pair.database_server() {
+            Some(kind) => Some(server_rigs::shared(kind).await.database(None).await.unwrap()),
+            None => None,
+        };
+        let url = match &database {
+            Some(database) => database.url(),
+            None => format!("sqlite:{}?mode=rwc", folder.path().join("books.db").display()),
+        };
+        let pool = PoolOptions::<$engine>::new().connect(&url).await.unwrap();
         let times = AppliedTimes::default();
         let mut builder = Outbox::builder(pool.clone()).data(Arc::clone(&times));
         builder = builder.consumer("books", in_transaction(apply).and(apply_returned));
@@ -237,7 +245,12 @@ async fn delays_behind_backlog_of_other_tenant_or_type_are_printed(pair: Pair) {
             sqlx::MySqlConnection,
             "CAST(TIMESTAMPDIFF(MICROSECOND, create_time, sent_time) AS SIGNED)"
         ),
-        Pair::SqliteAlone => panic!("on a database server only"),
+        Pair::SqliteAlone => measure!(
+            pair,
+            sqlx::Sqlite,
+            sqlx::SqliteConnection,
+            "CAST((julianday(sent_time) - julianday(create_time)) * 86400000000 AS INTEGER)"
+        ),
     };
     println!("{pair:?}: {BACKLOG} events published in {took:.1?}");
     print("without a backlog, idle", &without);

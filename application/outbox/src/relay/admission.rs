@@ -63,6 +63,8 @@ pub(super) struct Admission {
     /// Queues that rows do not wait for, until they have room, but not longer than until this time.
     ignored: BTreeMap<String, Instant>,
     has_filled: bool,
+    /// Time of the last check without messages in flight, or that found room.
+    checked: Instant,
     ask_after: Instant,
 }
 
@@ -122,6 +124,7 @@ impl Admission {
             hold: None,
             ignored: BTreeMap::new(),
             has_filled: false,
+            checked: Instant::now(),
             ask_after: Instant::now(),
         }
     }
@@ -131,6 +134,7 @@ impl Admission {
         self.queues = queues.into_iter().collect();
         self.waiting = waiting;
         self.has_filled = false;
+        self.checked = Instant::now();
         if waiting == Waiting::InQueue {
             self.hold = None;
             self.limit = FIRST_LIMIT.min(self.max);
@@ -145,13 +149,22 @@ impl Admission {
     /// Number of rows that may be published now; 0: none before [`POLL`] has passed. The messages in flight may enter each
     /// queue.
     pub(super) async fn room(&mut self, broker: &dyn Broker, in_flight: u64) -> u64 {
-        match self.loads(broker, MAX_HOLD).await {
+        let room = match self.loads(broker, MAX_HOLD).await {
             Some(loads) => self.room_for(&loads, in_flight),
             None => {
                 self.hold = None;
                 u64::MAX
             }
+        };
+        if in_flight == 0 || room > 0 {
+            self.checked = Instant::now();
         }
+        room
+    }
+
+    /// Time since the last call of [`Admission::room`] without messages in flight, or that found room.
+    pub(super) fn since_check(&self) -> Duration {
+        self.checked.elapsed()
     }
 
     /// Whether each of the queues has more messages than a backlog would fill it with at first.

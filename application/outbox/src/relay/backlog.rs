@@ -146,8 +146,11 @@ impl Relay {
                 return Ok(Some(room));
             }
             if in_flight > 0 {
-                // The search goes on afterwards: it could start a window of others before each check.
                 self.wait_for_window().await?;
+                if self.admission.since_check() < SEARCH_INTERVAL {
+                    return Ok(None);
+                }
+                // The search would start a window of others before each check.
                 continue;
             }
             if look_ahead.is_behind() || Instant::now() >= until {
