@@ -33,7 +33,7 @@ const MUCH_SLOWER: u64 = 4;
 const FIRST_LIMIT: u64 = 50;
 const LEAST_LIMIT: u64 = 20;
 
-/// Number of messages of a queue up to which its progress is seen, at least.
+/// A queue is counted up to this number of messages at least: of a longer one, no progress is seen.
 const LEAST_COUNTED: u64 = 1_000;
 
 /// Where the events of a backlog wait when the relay begins to hold them back.
@@ -141,7 +141,7 @@ impl Admission {
         }
     }
 
-    /// The relay failed: time passes in which it publishes nothing.
+    /// Forgets since when rows wait: after a failure, the relay publishes nothing for some time.
     pub(super) fn interrupt(&mut self) {
         self.hold = None;
     }

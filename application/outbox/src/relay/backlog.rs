@@ -23,9 +23,10 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for which the first pass over all rows goes on without a window of the backlog.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
+/// Number of rows that a window reads at least, although fewer may be published.
 const LEAST_WINDOW: u32 = 20;
 
-/// A queue counts for a flow of events if it gets at least the reciprocal of this share of them.
+/// A queue decides about the groups that prevail only if it gets at least one of this many of their events.
 const LEAST_SHARE: usize = 8;
 
 impl Relay {
