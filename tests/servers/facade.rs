@@ -17,7 +17,6 @@ use clap::{FromArgMatches as _, Subcommand as _};
 use futures_util::future::try_join_all;
 use handover::cli::Commands;
 use handover::{Data, Database, EnqueueError, Event, HandlerError, Outbox, RabbitMq, RetryPolicy, Role};
-use handover_outbox::ports::StoreError;
 use handover_tests::rabbit_rigs;
 use handover_tests::server_rigs::shared;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
@@ -62,7 +61,7 @@ fn command(line: &str) -> Result<Commands, clap::Error> {
 
 /// Whether a transaction can be repeated, after a deadlock or a serialization failure.
 fn is_transient(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    matches!(error.downcast_ref::<EnqueueError>(), Some(EnqueueError::Store(StoreError::Transient(_))))
+    error.downcast_ref::<EnqueueError>().is_some_and(EnqueueError::is_transient)
 }
 
 /// Two attempts, with a short pause.

@@ -32,7 +32,7 @@ mod stats;
 
 pub use crate::broker_outage::Outage;
 pub use crate::running_settings::RunningSetting;
-pub use alerts::{AlertState, acknowledge_alert, alerts};
+pub use alerts::{AlertState, acknowledge_alert, alerts, alerts_are_evaluated};
 pub use archive::{ArchiveEvents, archive_events};
 pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
 pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};

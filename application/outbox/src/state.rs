@@ -31,6 +31,8 @@ use history::History;
 use sample::unix_seconds;
 
 pub use alerts::{ALERT_ACKNOWLEDGED, ALERT_ACTIVE, ALERTS};
+pub(crate) use deployment::missed_runs;
+
 pub use database::DatabaseState;
 pub use sample::{STATE_TIME, Sample, StateSource};
 
@@ -38,6 +40,9 @@ pub use sample::{STATE_TIME, Sample, StateSource};
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     deployment::METRICS.iter().chain(alerts::METRICS)
 }
+
+/// Name of the job that reads the state and evaluates the alerts.
+pub(crate) const JOB: &str = "state-metrics";
 
 /// Name of the lease of the process that reads the state.
 const LEASE: &str = "handover-state";
@@ -76,7 +81,7 @@ impl StateMetrics {
         let mut sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(deployment)];
         sources.extend(of_application);
         let job = ReadState { sources, state: state.clone(), memory: tokio::sync::Mutex::default() };
-        Periodic::new("state-metrics", interval, RunBy::Leader(leader)).start(&outbox.tx, job);
+        Periodic::new(JOB, interval, RunBy::Leader(leader)).start(&outbox.tx, job);
         state
     }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handover_events::{EventType, RetryPolicy};
+use handover_outbox::Alert;
 use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 use handover_outbox::ports::RandomSource;
+use handover_outbox::state::ALERTS;
 use handover_system::OsRandom;
 
 use crate::backend::{Backend, Needs};
@@ -78,6 +80,7 @@ pub struct Builder<B: Backend> {
     clock: OutboxClock,
     random: Option<Arc<dyn RandomSource>>,
     retention: Retention,
+    alerts: Vec<Alert>,
 }
 
 impl<B: Backend> Builder<B> {
@@ -95,6 +98,7 @@ impl<B: Backend> Builder<B> {
             clock: OutboxClock::default(),
             random: None,
             retention: Retention::default(),
+            alerts: ALERTS.to_vec(),
         }
     }
 
@@ -133,7 +137,9 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Declares an event type that this process enqueues and that has no consumer here.
+    /// Declares an event type that this process enqueues and that has no consumer here. A queue of another process or program must
+    /// be bound to its routing key before it is published: an event that no queue gets is `FAILED` after a few minutes, until an
+    /// operator sends it again.
     pub fn event<E: EventType>(mut self) -> Builder<B> {
         self.events.push(Registration::of::<E>());
         self
@@ -190,6 +196,24 @@ impl<B: Backend> Builder<B> {
     pub fn archive(mut self, storage: Arc<dyn ArchiveStorage>, policy: RetentionPolicy) -> Builder<B> {
         self.retention.archive = Some((storage, policy));
         self
+    }
+
+    /// Replaces the alerts, or sets their limits; the default is [`ALERTS`]. One of the processes that call
+    /// [`Running::state_metrics`](crate::Running::state_metrics) evaluates them. Give them to every process and command.
+    ///
+    /// ```
+    /// use handover::{ALERTS, Alert, Builder, Limit};
+    /// # use sqlx::Sqlite;
+    ///
+    /// fn with_alerts(builder: Builder<Sqlite>) -> Builder<Sqlite> {
+    ///     builder.alerts(ALERTS.iter().map(|alert| match alert.name() {
+    ///         "queue-depth" => Alert { limit: Limit::Above(20_000), ..*alert },
+    ///         _ => *alert,
+    ///     }))
+    /// }
+    /// ```
+    pub fn alerts(self, alerts: impl IntoIterator<Item = Alert>) -> Builder<B> {
+        Builder { alerts: alerts.into_iter().collect(), ..self }
     }
 
     /// Replaces the clock by one that the test advances. Give it to every outbox on the same database.
@@ -250,6 +274,7 @@ impl<B: Backend> Builder<B> {
             roles: self.roles,
             summary: self.summary,
             retention: self.retention,
+            alerts: self.alerts,
         };
         Ok(Outbox::new(enqueuer, parts))
     }

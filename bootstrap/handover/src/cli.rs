@@ -44,7 +44,7 @@ use crate::outbox::Outbox;
 pub use clap;
 
 /// Words of the help texts that suit only a program with a configuration, and those in their place.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 11] = [
     ("; also while `serve` runs", "; also while the service runs"),
     (
         "a running `serve` publishes a due event within `outbox.scan-interval`",
@@ -60,10 +60,31 @@ const WORDS: [(&str, &str); 6] = [
         "With `outbox.on-failed = \"continue\"`, the default, no event is blocked, and",
         "Without a setting, no event is blocked, and",
     ),
+    (
+        "The process that leads evaluates the alerts every `metrics.state-interval`, and their limits are the settings `alerts.*`. \
+         Each alert has a section in the runbook: its meaning, what to do, and when it ends.",
+        "One of the processes that call `Running::state_metrics` evaluates the alerts, at its interval. Their limits are those of \
+         `Builder::alerts`.",
+    ),
+    ("Needs `archive.url`.", "Needs `Builder::archive`."),
+    ("whose retention time `archive.after` is over", "whose retention time is over"),
+    ("when `archive.after` has passed since", "when their retention time has passed since"),
+    ("[default: `archive.after`]", "[default: the retention policy]"),
+];
+
+/// The same for the reasons why a command failed.
+const FAILURE_WORDS: [(&str, &str); 4] = [
+    ("archive.url is not set", "the builder has no archive"),
+    (
+        "set archive.url in the configuration of every process, for example to file:/srv/archive",
+        "call `Builder::archive` with the same storage in every process and command",
+    ),
+    ("the files of archive.url;", "the files of the archive;"),
+    ("check that archive.url names the folder", "check that the storage is the folder"),
 ];
 
 /// Operators' commands, to be flattened into the subcommands of a program: `outbox list | show | redrive | blocked |
-/// release`, `dlq list | replay | discard`, `audit list`, `queues`, `topology`. Each prints a table, or JSON with `--output json`.
+/// release`, `dlq list | replay | discard`, `alerts`, `stats`, `audit list`, `queues`, `topology` and others. Each prints a table, or JSON with `--output json`.
 ///
 /// A user who may run them on the database counts as an operator who sees all tenants and personal data. Every action is
 /// recorded in the audit log under the name of the system user.
@@ -159,7 +180,10 @@ impl<B: Backend> Access for Attached<B> {
 
 impl From<CommandFailure> for Error {
     fn from(failure: CommandFailure) -> Error {
-        explained(failure.explanation())
+        let Explanation { what, why, remedy } = failure.explanation();
+        let [what, why, remedy] = [what, why, remedy]
+            .map(|text| FAILURE_WORDS.iter().fold(text, |text, (from, to)| text.replace(from, to)));
+        Error::Command { what, why, remedy }
     }
 }
 
@@ -190,5 +214,20 @@ mod tests {
             assert!(texts.contains(from), "{from}");
             texts = texts.replace(from, to);
         }
+    }
+
+    #[test]
+    fn failures_name_no_setting_of_a_configuration() {
+        let failures = [CommandFailure::NoArchive {}, CommandFailure::Archive { why: "full".to_owned() }];
+        let mut texts: String = failures
+            .into_iter()
+            .map(|failure| failure.explanation())
+            .map(|Explanation { what, why, remedy }| what + &why + &remedy)
+            .collect();
+        for (from, to) in FAILURE_WORDS {
+            assert!(texts.contains(from), "{from}");
+            texts = texts.replace(from, to);
+        }
+        assert!(!texts.contains("archive.url"), "{texts}");
     }
 }

@@ -125,6 +125,23 @@ impl UnitError for EnqueueError {
 }
 
 impl EnqueueError {
+    /// Whether the transaction may succeed if it is repeated from its begin: a deadlock, a serialization failure, an outage of the
+    /// database, or an older process that ends soon.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            EnqueueError::Store(cause) => cause.is_retryable() || cause.is_outage(),
+            EnqueueError::OlderProcess { .. } => true,
+            EnqueueError::NotAnObject { .. }
+            | EnqueueError::Contradiction { .. }
+            | EnqueueError::Key { .. }
+            | EnqueueError::NotSelective { .. }
+            | EnqueueError::Payload { .. }
+            | EnqueueError::Unreadable { .. }
+            | EnqueueError::Unregistered { .. }
+            | EnqueueError::NoTransaction {} => false,
+        }
+    }
+
     /// The error for the consumer whose handler enqueues an event.
     pub(crate) fn into_stored(self) -> StoredError {
         match self {

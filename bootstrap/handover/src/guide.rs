@@ -73,6 +73,12 @@ pub mod from_broker {
     #![doc = include_str!("guide/from_broker.md")]
 }
 
+pub mod wire_format {
+    //! Messages and rows, as other programs see them.
+    //!
+    #![doc = include_str!("guide/wire_format.md")]
+}
+
 pub mod comparison {
     //! Comparison with other outboxes and job queues.
     //!

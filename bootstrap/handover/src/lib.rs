@@ -71,7 +71,11 @@ pub use handover_macros::EventType as Event;
 pub use handover_outbox::BoxFuture;
 pub use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 pub use handover_outbox::consumers::Applied;
-pub use handover_outbox::state::StateMetrics;
+pub use handover_outbox::ports::{BrokerError, OlderRelay, StoreError};
+pub use handover_outbox::state::{ALERTS, StateMetrics};
+pub use handover_outbox::{Alert, Limit, Severity};
+#[cfg(feature = "sqlx")]
+pub use handover_sql::{SchemaError, UnsuitableSetting};
 pub use layer::{Call, Layer};
 pub use outbox::Outbox;
 pub use parts::Role;

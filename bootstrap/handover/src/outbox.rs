@@ -19,6 +19,31 @@ use crate::running::Running;
 /// The outbox of one process: event types, consumers, and where they are stored. Clones share it.
 ///
 /// Dereferences to [`Enqueuer`], which enqueues events in the service's own transactions.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use handover::{Event, Outbox};
+/// use serde::{Deserialize, Serialize};
+/// use sqlx::SqlitePool;
+///
+/// #[derive(Serialize, Deserialize, Event)]
+/// #[event(name = "book.lent", aggregate = "book")]
+/// struct BookLent {
+///     #[event(key)]
+///     book: i64,
+/// }
+///
+/// async fn run(pool: SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
+///     let outbox = Outbox::builder(pool.clone()).event::<BookLent>().build()?;
+///     outbox.migrate().await?;
+///     let running = outbox.start().await?;
+///     let mut tx = pool.begin().await?;
+///     outbox.enqueue(&mut tx, BookLent { book: 1 }).await?;
+///     tx.commit().await?;
+///     Ok(running.stop(Duration::from_secs(15)).await?)
+/// }
+/// ```
 pub struct Outbox<B: Backend> {
     enqueuer: Enqueuer<B>,
     parts: Arc<Parts<B>>,
@@ -155,6 +180,6 @@ impl<B: Backend> Outbox<B> {
                 services = services.with_selective_queue(&consumer.subscriber.queue);
             }
         }
-        self.parts.retention.with_archive(services)
+        self.parts.retention.with_archive(services.with_alerts(self.parts.alerts.iter().copied()))
     }
 }

@@ -1,5 +1,6 @@
 //! The parts of an outbox, as the builder has checked them.
 
+use handover_outbox::Alert;
 use handover_outbox::consumers::Subscriber;
 
 use crate::backend::Backend;
@@ -21,6 +22,16 @@ pub(crate) fn dead_letter_key(service: &str) -> String {
 }
 
 /// A part of a process that runs in the background.
+///
+/// ```
+/// use handover::{Builder, Role};
+/// # use sqlx::Sqlite;
+///
+/// /// A worker: another process publishes the events.
+/// fn worker(builder: Builder<Sqlite>) -> Builder<Sqlite> {
+///     builder.roles([Role::Consumers])
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
@@ -40,6 +51,7 @@ pub(crate) struct Parts<B: Backend> {
     /// Whether a summary of the events is logged.
     pub(crate) summary: bool,
     pub(crate) retention: Retention,
+    pub(crate) alerts: Vec<Alert>,
 }
 
 /// A consumer with its queue and its values.

@@ -20,6 +20,7 @@ use handover_runtime::settings::{
     MetricsConfig, OutboxConfig, WebhookConfig, alerts, archive, audit, auth, broker, consumer, database,
     http, listen, log, metrics, outbox, proxies, webhook,
 };
+use marketplace::event_types::descriptions;
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings};
 use marketplace_redis::RedisUse;
@@ -98,7 +99,8 @@ impl Configuration for Config {
         let requests = idempotency::requests(reader);
         let assets = gateway_and_assets::assets(reader);
         let consistency = gateway_and_assets::consistency(reader, &assets);
-        let archive = archive(reader);
+        let event_types: Vec<&str> = descriptions().iter().map(|description| description.name).collect();
+        let archive = archive(reader, &event_types);
         let audit = audit(reader);
         let webhook = webhook(reader);
         let metrics = metrics(reader);

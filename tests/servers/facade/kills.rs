@@ -321,3 +321,12 @@ clinic!(
     Some(rabbit_rigs::shared().await.vhost().await?),
     ignore = "long"
 );
+clinic!(
+    postgres_and_rabbitmq,
+    ServerKind::Postgres,
+    sqlx::Postgres,
+    sqlx::PgConnection,
+    "$1",
+    Some(rabbit_rigs::shared().await.vhost().await?),
+    ignore = "long"
+);

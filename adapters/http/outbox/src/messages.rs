@@ -60,8 +60,8 @@ pub const OVERLOADED: Text = Text::fixed(
     "服务繁忙，数据未变更，请稍后重试",
 );
 pub const NOTHING_BLOCKED: Text = Text::fixed(
-    "no failed event blocks later events: outbox.on-failed is continue",
-    "没有被阻塞的事件：outbox.on-failed 为 continue",
+    "failed events do not block later events in this service",
+    "本服务中失败事件不会阻塞后续事件",
 );
 pub const FOR_ALL_TENANTS: Text =
     Text::fixed("only an operator of all tenants may do this", "仅限可访问所有租户的运维人员");
@@ -70,8 +70,8 @@ pub const ARCHIVE_UNAVAILABLE: Text = Text::fixed(
     "归档存储不可用，事件未丢失，请稍后重试",
 );
 pub const NO_ARCHIVE: Text = Text::fixed(
-    "the archive is off: archive.url is not set; set it in the configuration of every process",
-    "归档未启用：未设置 archive.url，请在所有进程的配置中设置",
+    "the archive is off: this process has no storage for it; give the same storage to every process",
+    "归档未启用：本进程没有归档存储，请为所有进程配置同一存储",
 );
 pub const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 

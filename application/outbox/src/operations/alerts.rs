@@ -7,7 +7,11 @@ use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt
 use crate::alert::Alert;
 use crate::outbox::Outbox;
 use crate::ports::{Acknowledgement, AlertRecord, AuditEntry, OutboxView, StoreError};
+use crate::state;
 use crate::transaction::with_tx;
+
+/// Evaluations that may be late before nobody is thought to evaluate the alerts.
+const MAX_MISSED_EVALUATIONS: f64 = 3.0;
 
 /// An alert with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +29,15 @@ pub struct AlertState {
 pub async fn alerts(outbox: &Outbox) -> Result<Vec<AlertState>, OperationError> {
     let mut view = outbox.view().await?;
     Ok(states(outbox, view.outbox_view()).await?)
+}
+
+/// Whether a running process evaluates the alerts: it did so within the last three of its intervals. Otherwise the alerts show what
+/// was true at an earlier time.
+pub async fn alerts_are_evaluated(outbox: &Outbox) -> Result<bool, OperationError> {
+    let records = outbox.view().await?.outbox_view().job_records().await?;
+    let record = records.iter().find(|record| record.job == state::JOB);
+    let missed = record.and_then(|record| state::missed_runs(record, outbox.now()));
+    Ok(missed.is_some_and(|missed| missed <= MAX_MISSED_EVALUATIONS))
 }
 
 pub(super) async fn states(

@@ -51,7 +51,7 @@ pub enum OperationError {
         what: &'static str,
     },
     /// Nothing to release: failed events block no later events (`outbox.on-failed = "continue"`).
-    #[error("no failed event blocks later events: outbox.on-failed is continue")]
+    #[error("failed events do not block later events in this service")]
     NothingBlocked,
     /// The operation concerns all tenants, and the operator has access to one.
     #[error("only an operator of all tenants may do this")]

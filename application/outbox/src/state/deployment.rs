@@ -378,7 +378,7 @@ fn since(before: Option<DateTime<Utc>>, lasts: bool, now: DateTime<Utc>) -> Opti
 }
 
 /// Intervals without a successful run; `None` without a known interval.
-fn missed_runs(record: &JobRecord, now: DateTime<Utc>) -> Option<f64> {
+pub(crate) fn missed_runs(record: &JobRecord, now: DateTime<Utc>) -> Option<f64> {
     let interval = record.interval?.as_secs_f64().max(RECORD_SECONDS);
     let Some(last) = record.last_success else { return Some(MAX_MISSED_RUNS) };
     let age = (now - last).to_std().unwrap_or_default().as_secs_f64();

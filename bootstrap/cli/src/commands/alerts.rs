@@ -18,6 +18,10 @@ pub(crate) async fn alerts<A: Access>(
     let alerts = operations::alerts(session.outbox()).await;
     let mut items = alerts.map_err(|error| session.failed(error))?;
     items.retain(|state| arguments.all || state.record.is_active());
+    let are_evaluated = operations::alerts_are_evaluated(session.outbox()).await;
+    if !are_evaluated.map_err(|error| session.failed(error))? {
+        note("no running process evaluates the alerts: they show what was true at an earlier time");
+    }
     if items.is_empty() && arguments.output.output == Output::Table {
         note("no alert is active");
         return Ok(());

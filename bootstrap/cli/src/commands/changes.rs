@@ -115,7 +115,7 @@ pub(crate) async fn replay<A: Access>(
     print_notes(matched, replayed.more);
     if queued > 0 {
         note(&format!(
-            "{queued} of them are still queued: a running `serve` with the role consumers applies them; see \
+            "{queued} of them are still queued: a running process with the role consumers applies them; see \
              `handover consumptions --event-id EVENT_ID`"
         ));
     }

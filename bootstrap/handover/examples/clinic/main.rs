@@ -2,7 +2,7 @@
 //!
 //! Set `DATABASE_URL` and `AMQP_URL`, run it, and book an appointment:
 //! `curl -X POST localhost:3000/appointments -H 'content-type: application/json' -d '{"patient":"ann"}'`.
-//! You see the reminder in the log, and under `/reminders`. `kill -9` it between the two: the next start writes it.
+//! You see the text message on stdout, and the reminder under `/reminders`. `kill -9` it before: the next start sends and writes them.
 
 use std::env;
 use std::path::Path;

@@ -91,7 +91,17 @@ fn help_calls_the_commands_of_the_program() {
     }
     let text = texts.join("\n");
     assert!(text.contains("library dlq replay --queue library.reminders --dry-run"), "{text}");
-    for part in ["handover", "`serve`", "outbox.on-failed", "outbox.scan-interval", "/api/v1", "--config"] {
+    for part in [
+        "handover",
+        "`serve`",
+        "outbox.on-failed",
+        "outbox.scan-interval",
+        "/api/v1",
+        "--config",
+        "archive.",
+        "alerts.*",
+        "state-interval",
+    ] {
         assert!(!text.contains(part), "{part}: {text}");
     }
 }

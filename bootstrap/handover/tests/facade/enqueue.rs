@@ -48,6 +48,7 @@ async fn unregistered_type_is_refused_with_the_nearest_name() -> TestResult {
         "the event type \"book.lend\" is not registered (the nearest name that is: \"book.lent\"); add \
          `.event::<facade::enqueue::BookLend>()` or a consumer of it to the builder"
     );
+    assert!(!refused.is_transient());
     Ok(())
 }
 

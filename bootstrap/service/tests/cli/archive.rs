@@ -14,6 +14,13 @@ fn archive_needs_a_folder_and_valid_settings() {
     let world = world.set("HANDOVER_ARCHIVE__AFTER", "59m").set("HANDOVER_ARCHIVE__URL", "ftp://bucket");
     let settings = ["archive.after", "\"1h\" to", "archive.url", "write file:archive"];
     world.run("outbox archive").refused(2, &settings);
+    for (by_type, parts) in [
+        ("{ORDER_CREATE = \"90d\"}", ["for \"ORDER_CREATE\"", "did you mean \"ORDER_CREATED\"?"]),
+        ("{ORDER_CREATED = \"59m\"}", ["archive.after-by-type", "set durations from \"1h\""]),
+        ("90d", ["it is not a table of event types", "write {ORDER_CREATED = \"90d\"}"]),
+    ] {
+        World::new().set("HANDOVER_ARCHIVE__AFTER_BY_TYPE", by_type).run("outbox archive").refused(2, &parts);
+    }
     let bucket = "s3://bucket/outbox?region=eu-central-1";
     let bucket = World::new().set("HANDOVER_ARCHIVE__URL", bucket).run("config show --output json").json();
     assert!(bucket.to_string().contains("s3://bucket/outbox"), "{bucket}");

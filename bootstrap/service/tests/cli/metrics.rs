@@ -131,7 +131,9 @@ fn alert_starts_by_its_cause_is_acknowledged_and_ends_with_it() {
     let world =
         World::new().set("HANDOVER_METRICS__STATE_INTERVAL", "100ms").set("HANDOVER_ALERTS__OUTBOX_NEW", "1");
     world.run("migrate").done();
-    assert!(world.run("alerts").stderr.contains("no alert is active"));
+    let before_evaluation = world.run("alerts").stderr;
+    assert!(before_evaluation.contains("no alert is active"), "{before_evaluation}");
+    assert!(before_evaluation.contains("no running process evaluates the alerts"), "{before_evaluation}");
     let before_first_sample = world.run("stats --since 5m");
     assert!(before_first_sample.stderr.contains("these are the present figures"));
     assert_eq!(before_first_sample.done(), world.run("stats").done());
@@ -148,6 +150,7 @@ fn alert_starts_by_its_cause_is_acknowledged_and_ends_with_it() {
     assert_eq!((&alert["value"], &alert["limit"]), (&2.0.into(), &"1".into()));
     let gauge = |name: &str| format!("handover_alert_{name}{{alert=\"outbox-new\"}}");
     eventually(|| value(&server, &gauge("active")) == 1);
+    assert_eq!(world.run("alerts").stderr, "", "a process evaluates the alerts");
     let acknowledge = "alerts acknowledge outbox-new --for 1h --reason planned --output json";
     assert_eq!(world.run(acknowledge).json()["acknowledged"], true);
     eventually(|| value(&server, &gauge("acknowledged")) == 1);

@@ -228,7 +228,7 @@ async fn on_failed_continue_lists_no_blocked_aggregate_and_release_is_409() {
     assert_eq!(world.get_ops_data("stats").await["blocked"], json!({ "aggregates": 0, "more": false }));
     let release = format!("/api/v1/ops/blocked/Order/{order}/release");
     let refused = world.post(&release).token(&world.operator_token()).send().await.expect(409, "A0409");
-    assert_eq!(refused.message, "no failed event blocks later events: outbox.on-failed is continue");
+    assert_eq!(refused.message, "failed events do not block later events in this service");
     assert_eq!(world.audited_changes().await, [json!(null); 0]);
     world.post(&release).token(&world.token(OTHER_USER, 1, &[Role::User])).send().await.expect(403, "A0303");
 }

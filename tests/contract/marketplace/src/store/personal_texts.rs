@@ -4,13 +4,15 @@ use handover_contract::samples::{later, tenant};
 use handover_contract::work::changes_one;
 use handover_outbox::MASK;
 use marketplace::ports::{FindingFilter, SentRefundRequest};
-use marketplace_domain::{OrderStatus, Product, RecordedFinding, Refund, RefundCause, RefundStatus};
+use marketplace_domain::{
+    GatewayReport, OrderStatus, Product, RecordedFinding, Refund, RefundCause, RefundStatus, ReportState,
+};
 
 use super::refunds::sent_request;
 use super::{MarketRig, in_unit, view};
 use crate::samples::{
-    acknowledged, completed_request, finding, order, order_id, order_moved_to, processing_request, product,
-    product_id, refund, refund_id, refund_moved_to, title,
+    acknowledged, closed_by, completed_request, finding, gateway_report, open_report, order, order_id,
+    order_moved_to, processing_request, product, product_id, refund, refund_id, refund_moved_to, title,
 };
 
 /// Titles are masked once, in one tenant; a masked product has its next version.
@@ -30,7 +32,7 @@ pub async fn titles_are_masked_once(rig: &dyn MarketRig) {
     assert_eq!(view.product_by_id(tenant(2), product_id(2)).await.unwrap(), Some(foreign));
 }
 
-/// Texts of orders and of their settled refunds are masked once, and nothing else changes.
+/// Texts of orders, of their settled refunds and of decided reports are masked once, and nothing else changes.
 pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
     let shipped = order_moved_to(&order(1), OrderStatus::Shipped, later(1));
     let refunds = [
@@ -41,9 +43,16 @@ pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
     let of_other = SentRefundRequest { order: Some(order_id(2)), ..sent_request(3, 2) };
     let requests = [sent_request(1, 2), sent_request(1, 3), of_other]
         .map(|request| SentRefundRequest { error: Some("Ann".into()), ..request });
+    let refused = |report| GatewayReport { error: Some("Ann".into()), ..report };
+    let (state, closed) = (ReportState::Closed, Some(closed_by("user:9")));
+    let decided = GatewayReport { state, closed, ..refused(open_report("decided", 1)) };
+    let reports = [decided, refused(open_report("open", 1)), refused(gateway_report("other", 2))];
     in_unit!(rig, |unit| {
         unit.insert_order(&order(1)).await.unwrap();
         changes_one(unit.advance_order(&shipped).await);
+        for report in &reports {
+            unit.insert_gateway_report(report).await.unwrap();
+        }
         for refund in &refunds {
             unit.insert_refund(refund).await.unwrap();
         }
@@ -53,7 +62,7 @@ pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
     });
     let orders = [order_id(1), order_id(3)];
     let erase = async || in_unit!(rig, |unit| unit.erase_order_texts(tenant(1), &orders).await.unwrap());
-    assert_eq!(erase().await, 3, "the order and two requests; its refunds are in progress");
+    assert_eq!(erase().await, 4, "the order, a report and two requests; its refunds are in progress");
     let settled = refunds.clone().map(|refund| refund_moved_to(&refund, RefundStatus::Success));
     in_unit!(rig, |unit| {
         for refund in &settled {
@@ -76,6 +85,13 @@ pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
         let requests = view.refund_requests(refund_id(refund), 9).await.unwrap();
         assert!(requests.iter().all(|request| request.error.as_deref() == Some(error)), "{requests:?}");
         assert!(!requests.is_empty());
+    }
+    let [mut decided, open, other] = reports;
+    decided.error = Some(MASK.into());
+    decided.closed.iter_mut().for_each(|by| MASK.clone_into(&mut by.reason));
+    for expected in [decided, open, other] {
+        let found = view.gateway_report_by_key(&expected.key).await.unwrap();
+        assert_eq!(found.map(|report| report.effect), Some(expected));
     }
 }
 
