@@ -211,6 +211,21 @@ impl<'p> Attempts<'p> {
         })
     }
 
+    /// Records that an event waits for an earlier one, which cannot be applied before this time: the sweep skips it until then.
+    pub(super) async fn wait(
+        &self,
+        step: &Unapplied,
+        until: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let attempts = step.record.as_ref().map_or(0, |record| record.attempts);
+        let record = self.processor.record(step, ConsumeStatus::Waiting, attempts, now);
+        // `Stale` means that another worker has already written a record of the event.
+        let (WriteOutcome::Written | WriteOutcome::Stale) =
+            self.write(Consumption { next_retry_time: until, ..record }, None).await?;
+        Ok(())
+    }
+
     /// Leaves an event to the sweep, because another transaction holds a lock that the event needs. This does not count
     /// as an attempt: if `counted` names an attempt at this event or at an earlier one, that attempt is subtracted from
     /// the number of attempts. Afterwards the consume log contains a record of the event, unless its outbox row was

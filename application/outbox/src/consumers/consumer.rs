@@ -214,6 +214,10 @@ impl Worker {
                 Ok(SingleOutcome::Dead) => {
                     return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await;
                 }
+                Ok(SingleOutcome::Failed(until) | SingleOutcome::Busy(until)) if self.is_long(until) => {
+                    // The sweep applies the event: unsettled, the delivery would occupy a slot of the prefetch until then.
+                    return self.settle(&[delivery.tag], Settle::Ack).await;
+                }
                 Ok(SingleOutcome::Failed(due)) => {
                     // The lane does not wait for the retry: it records later events of the aggregate as WAITING.
                     return self.requeue_at(delivery.tag, due);
@@ -357,6 +361,11 @@ impl Worker {
         };
         metrics::counter!(DELIVERIES, "consumer" => Arc::clone(&self.processor.bound.name), "result" => result)
             .increment(deliveries as u64);
+    }
+
+    /// Whether the sweep runs before this moment.
+    fn is_long(&self, moment: DateTime<Utc>) -> bool {
+        self.until(moment) > self.processor.settings.sweep_interval
     }
 
     fn until(&self, moment: DateTime<Utc>) -> Duration {

@@ -14,8 +14,9 @@ use crate::ports::{Unapplied, UnorderedTypes};
 pub(super) enum Verdict {
     /// The event may be applied now.
     Apply,
-    /// An earlier event has to be settled first, or another process applies the event.
-    Wait,
+    /// An earlier event has to be settled first, or another process applies the event. If it is known, this is the time before
+    /// which the earlier event cannot be applied.
+    Wait(Option<DateTime<Utc>>),
     /// The event is owned by another worker, or in backoff, until this time.
     Busy(DateTime<Utc>),
 }
@@ -52,12 +53,13 @@ pub(super) fn plan<'a>(
     let extends_range = |event: &Unapplied| is_ordered(event) && (is_target(event) || is_waiting(event));
     let range_end = unapplied.iter().rposition(extends_range).map_or(0, |last| last + 1);
     let mut steps = Vec::new();
-    let mut blocked = false;
+    // The time until which the first busy event is busy, if it is known.
+    let mut blocked = None;
     for (position, event) in unapplied.iter().enumerate() {
         let target = is_target(event);
         let busy = if own_attempt == Some(&event.event.event_id) { None } else { busy_until(event, now) };
         let verdict = match busy {
-            _ if !takes(&event.event.event_type) => Verdict::Wait,
+            _ if !takes(&event.event.event_type) => Verdict::Wait(None),
             Some(until) => Verdict::Busy(until),
             None => Verdict::Apply,
         };
@@ -72,11 +74,13 @@ pub(super) fn plan<'a>(
             continue;
         }
         match verdict {
-            Verdict::Apply if !blocked => steps.push(Step { event, verdict }),
-            Verdict::Apply if target => steps.push(Step { event, verdict: Verdict::Wait }),
-            Verdict::Apply => {}
-            Verdict::Busy(_) | Verdict::Wait => {
-                blocked = true;
+            Verdict::Apply => match blocked {
+                None => steps.push(Step { event, verdict }),
+                Some(until) if target => steps.push(Step { event, verdict: Verdict::Wait(until) }),
+                Some(_) => {}
+            },
+            Verdict::Busy(_) | Verdict::Wait(_) => {
+                blocked.get_or_insert(busy);
                 if target {
                     steps.push(Step { event, verdict });
                 }

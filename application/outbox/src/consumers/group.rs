@@ -18,7 +18,7 @@ use crate::handler::Applied;
 use crate::history;
 use crate::message::TRACEPARENT;
 use crate::ports::{
-    Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
+    Consumed, Consumption, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };
 use crate::spans::failed;
 use crate::transaction::{Attempt, with_tx};
@@ -204,7 +204,7 @@ impl<'p> Groups<'p> {
             for step in plan(aggregate, &targets, takes, &self.processor.unordered, None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
-                    Verdict::Wait => wait.push(step.event),
+                    Verdict::Wait(until) => wait.push((step.event, until)),
                     Verdict::Busy(_) => {}
                 }
             }
@@ -225,14 +225,17 @@ impl<'p> Groups<'p> {
         };
         let waiting: Vec<_> = wait
             .iter()
-            .filter(|step| step.record.is_none())
-            .map(|step| self.processor.record(step, ConsumeStatus::Waiting, 0, now))
+            .filter(|(step, _)| step.record.is_none())
+            .map(|(step, until)| {
+                let record = self.processor.record(step, ConsumeStatus::Waiting, 0, now);
+                Consumption { next_retry_time: *until, ..record }
+            })
             .collect();
         if !waiting.is_empty() {
             unit.outbox().record(&waiting).await?;
         }
         let done = apply.iter().zip(applied).map(|(step, applied)| (step, SettledAs::Applied(applied)));
-        let settled = done.chain(wait.iter().map(|step| (step, SettledAs::Waiting)));
+        let settled = done.chain(wait.iter().map(|(step, _)| (step, SettledAs::Waiting)));
         let settled =
             settled.map(|(step, outcome)| (step.event.event_id.clone(), Settled::of(&step.event, outcome)));
         let mut settled: BTreeMap<_, _> = settled.filter(|(id, _)| targets.contains(id)).collect();

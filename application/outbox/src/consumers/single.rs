@@ -13,7 +13,7 @@ use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
 use super::outcome::SingleOutcome;
 use crate::history;
-use crate::ports::{OutboxRow, StoreError, Unapplied};
+use crate::ports::{ConsumeRecord, OutboxRow, StoreError, Unapplied};
 use crate::transaction::with_tx;
 
 /// Whether an attempt is counted before it runs.
@@ -82,16 +82,18 @@ impl<'p> SingleEvents<'p> {
             let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
             match step.verdict {
                 Verdict::Busy(until) => return Ok(SingleOutcome::Busy(until)),
-                Verdict::Wait => {
-                    if step.event.record.is_some() {
+                Verdict::Wait(until) => {
+                    let is_recorded = |record: &ConsumeRecord| {
+                        record.status != ConsumeStatus::Waiting || record.next_retry_time >= until
+                    };
+                    if step.event.record.as_ref().is_some_and(is_recorded) {
                         let row = &step.event.event;
                         self.processor.log_left(self.processor.fields(row));
                         return Ok(SingleOutcome::Done);
                     }
                     // The loop calls the order gate again after this write: the earlier event may have been settled
                     // before the WAITING record became visible, and then nothing else would apply this event.
-                    let waiting = self.processor.record(step.event, ConsumeStatus::Waiting, 0, now);
-                    self.attempts.write(waiting, None).await?;
+                    self.attempts.wait(step.event, until, now).await?;
                 }
                 Verdict::Apply => {
                     let is_target = step.event.event.event_id == *event;

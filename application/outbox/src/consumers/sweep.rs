@@ -1,11 +1,14 @@
 //! Applies events that have no delivery left: they wait, were left unsettled by a crash, or were lost by the broker.
 //! They are processed from their outbox rows, through the same gate as deliveries.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use handover_events::EventId;
+use futures_util::{StreamExt as _, stream};
+use handover_events::{AggregateRef, EventId};
 use tracing::{debug, error, warn};
 
 use super::attempt::Attempts;
@@ -54,42 +57,71 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
             true => Vec::new(),
             false => processor.outbox.view().await?.outbox_view().outbox_by_event(&batch).await?,
         };
-        let mut postponed = 0;
+        let by_event: BTreeMap<&EventId, &OutboxRow> = rows.iter().map(|row| (&row.event_id, row)).collect();
+        let mut by_aggregate: BTreeMap<Option<&AggregateRef>, Vec<&EventId>> = BTreeMap::new();
         for event in &batch {
-            if processor.outbox.stopping().is_cancelled() {
-                return Ok(());
+            by_aggregate.entry(by_event.get(event).map(|row| &row.aggregate)).or_default().push(event);
+        }
+        // Calls of other systems may be slow: those for different aggregates run concurrently.
+        let at_once = match processor.bound.external {
+            Some(_) => usize::from(processor.settings.prefetch.get()),
+            None => 1,
+        };
+        let postponed = AtomicU32::new(0);
+        let is_paused = AtomicBool::new(false);
+        let ends = || {
+            is_paused.load(Ordering::Relaxed)
+                || processor.outbox.stopping().is_cancelled()
+                // The next sweep starts with the remaining events.
+                || postponed.load(Ordering::Relaxed) >= MAX_POSTPONED
+        };
+        let apply = async |events: Vec<&EventId>| {
+            for event in events {
+                if ends() {
+                    break;
+                }
+                match apply_stale(processor, event, by_event.get(event).copied()).await? {
+                    SweepOutcome::Postponed => drop(postponed.fetch_add(1, Ordering::Relaxed)),
+                    SweepOutcome::Paused => is_paused.store(true, Ordering::Relaxed),
+                    SweepOutcome::Recorded | SweepOutcome::Rejected => {}
+                }
             }
-            let row = rows.iter().find(|row| row.event_id == *event);
-            // Without a row there is no event to apply.
-            if let Some(row) = row {
-                event_line!(
-                    INFO,
-                    processor.fields(row),
-                    code = "consumer.event.swept",
-                    queue = processor.queue(),
-                    consumer = processor.name(),
-                    "[{}] applying an unsettled event without a delivery",
-                    processor.name()
-                );
-            }
-            match apply_event(processor, event, row).await? {
-                SweepOutcome::Postponed => postponed += 1,
-                SweepOutcome::Paused => return Ok(()),
-                SweepOutcome::Recorded | SweepOutcome::Rejected => {}
-            }
-            // The next sweep starts with the remaining events.
-            if postponed >= MAX_POSTPONED {
-                break;
-            }
+            Ok(())
+        };
+        let applied: Vec<Result<(), StoreError>> =
+            stream::iter(by_aggregate.into_values()).map(apply).buffer_unordered(at_once).collect().await;
+        applied.into_iter().collect::<Result<(), StoreError>>()?;
+        if is_paused.into_inner() || processor.outbox.stopping().is_cancelled() {
+            return Ok(());
         }
         // A full batch is followed by the next one, unless the oldest event could not be settled: it would be read again.
         let first = batch.first().cloned();
-        if batch.len() < BATCH as usize || postponed > 0 || first == oldest {
+        if batch.len() < BATCH as usize || postponed.into_inner() > 0 || first == oldest {
             break;
         }
         oldest = first;
     }
     find_lost(processor).await
+}
+
+/// Applies an unsettled event; `None`: it has no outbox row, so there is nothing to apply.
+async fn apply_stale(
+    processor: &EventProcessor,
+    event: &EventId,
+    row: Option<&OutboxRow>,
+) -> Result<SweepOutcome, StoreError> {
+    if let Some(row) = row {
+        event_line!(
+            INFO,
+            processor.fields(row),
+            code = "consumer.event.swept",
+            queue = processor.queue(),
+            consumer = processor.name(),
+            "[{}] applying an unsettled event without a delivery",
+            processor.name()
+        );
+    }
+    apply_event(processor, event, row).await
 }
 
 /// Oldest events that may have no delivery left, without those that are left to other processes.
@@ -133,7 +165,8 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     };
     let delivery_limit = processor.settings.lost_after + processor.bound.delay;
     let mut wait_limit = TimeDelta::from_std(delivery_limit).unwrap_or(TimeDelta::MAX);
-    if has_queued_messages(processor).await {
+    let has_queued = has_queued_messages(processor).await;
+    if has_queued {
         wait_limit =
             wait_limit.checked_mul(QUEUED_WAIT_PERCENT).map_or(TimeDelta::MAX, |wait_limit| wait_limit / 100);
     }
@@ -153,6 +186,12 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
         .unconsumed_events(name, types, position.after_id, position.checked_until, until, BATCH)
         .await?;
     drop(view);
+    let is_receiving = processor.outbox.receives_from(processor.queue()).is_some();
+    if is_receiving && has_queued && !lost.is_empty() {
+        // Another consumer may have received these events. Earlier ones of their aggregates have no rows while they are only in
+        // this queue, so the order gate would not see them.
+        return Ok(());
+    }
     let mut all_settled = true;
     for row in &lost {
         if processor.outbox.stopping().is_cancelled() {
@@ -248,10 +287,13 @@ async fn apply_event(
     }
 }
 
-/// Whether the queue still contains messages. If the broker is unreachable, the queue counts as not empty.
+/// Whether the queue still contains messages, or this process has unsettled ones of it. If the broker is unreachable, the queue counts
+/// as not empty.
 async fn has_queued_messages(processor: &EventProcessor) -> bool {
     match broker_timeout(processor.outbox.broker.queues()).await {
-        Ok(queues) => queues.iter().any(|queue| queue.name == processor.queue() && queue.ready > 0),
+        Ok(queues) => {
+            queues.iter().any(|queue| queue.name == processor.queue() && queue.ready + queue.unacked > 0)
+        }
         Err(_) => true,
     }
 }

@@ -11,6 +11,7 @@ use handover_memory::MemoryUnit;
 use handover_outbox::consumers::{Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber};
 use handover_outbox::{ConsumeOrder, OwnSettings};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::library::{Library, QUEUE, eventually};
 use crate::{EVENT_TYPES, lent};
@@ -136,6 +137,66 @@ async fn attempt_that_the_end_of_the_process_interrupts_is_not_counted() {
     }
     next.start();
     eventually(async || have_status(&next, 3, (ConsumeStatus::Success, 1)).await).await;
+}
+
+/// Fails for the first five books.
+fn refused_for_five_books(event: &Event) -> Result<Applied, HandlerError> {
+    if event.row.aggregate.id.number() < 5 { refused(event) } else { sent(event) }
+}
+
+/// Takes at most four deliveries, and repeats a call after 20 s.
+fn patient(mailer: &Arc<Mailer>) -> Subscriber<MemoryUnit> {
+    let pause = Duration::from_secs(20);
+    mailer.subscriber().with_settings(OwnSettings {
+        prefetch: NonZeroU16::new(4),
+        retry: Some(RetryPolicy::consumer(pause, pause, 2)),
+        ..OwnSettings::default()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_long_for_their_next_attempt_do_not_delay_others() {
+    let mailer = Mailer::new(refused_for_five_books);
+    let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    commit(&library, 20, 20).await;
+    let begun = Instant::now();
+    let others = async || {
+        for n in 5..20 {
+            if library.consumed(NAME, &format!("e-{n}")).await != Some((ConsumeStatus::Success, 1)) {
+                return false;
+            }
+        }
+        true
+    };
+    eventually(others).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    eventually(async || have_status(&library, 5, (ConsumeStatus::Dead, 3)).await).await;
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(36)..Duration::from_secs(60)).contains(&took), "{took:?}");
+    assert_eq!(mailer.calls(), 15 + 5 * 3);
+}
+
+/// Fails at the first attempt of the first event of each book.
+fn refused_at_first(event: &Event) -> Result<Applied, HandlerError> {
+    if event.row.aggregate_seq == 1 && event.attempt == 1 { refused(event) } else { sent(event) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_attempts_are_not_delayed_by_many_events_that_wait_for_them() {
+    let takes = Duration::from_millis(1);
+    let mailer = Arc::new(Mailer { calls: Mutex::default(), result: refused_at_first, takes });
+    let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    let event = |book, seq| {
+        library.event(&format!("e-{}", (seq - 1) * 5 + book), "BOOK_LENT", book, seq, r#"{"reader":3}"#)
+    };
+    let begun = Instant::now();
+    for seq in 1..=200 {
+        library.commit((0..5).map(|book| event(book, seq)).collect()).await;
+    }
+    eventually(async || mailer.calls() == 1_005).await;
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(18)..Duration::from_secs(36)).contains(&took), "{took:?}");
+    assert!(have_status(&library, 5, (ConsumeStatus::Success, 2)).await);
 }
 
 #[tokio::test(start_paused = true)]

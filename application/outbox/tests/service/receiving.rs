@@ -1,15 +1,16 @@
 //! A service that applies the events of another service's outbox. The other service is only its messages.
 
-use std::sync::Arc;
+use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId};
 use handover_memory::MemoryUnit;
-use handover_outbox::EventSpec;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
 use handover_outbox::ports::*;
+use handover_outbox::{EventSpec, OwnSettings};
 
 use crate::library::{Library, QUEUE, event_id, eventually};
 use crate::versions::{notes_of, replay, returned, try_replay};
@@ -168,6 +169,58 @@ async fn two_consumers_of_one_event_share_its_row_and_both_apply_it() {
         assert_eq!(library.consumed(consumer, "lent").await, Some((ConsumeStatus::Success, 1)));
     }
     assert_eq!(library.ids("BOOK_LENT").await, ["lent"]);
+}
+
+/// Needs 5 s per event, and records their order.
+struct Slow(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Handler<MemoryUnit> for Slow {
+    fn name(&self) -> &str {
+        "loans"
+    }
+
+    fn event_types(&self) -> Vec<&str> {
+        vec!["BOOK_LENT", "BOOK_RETURNED"]
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the runtime's clock is paused: no real waiting")]
+    async fn apply(&self, _: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        for event in events {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            self.0.lock().unwrap().push(event.row.event_id.to_string());
+        }
+        Ok(events.iter().map(|_| Applied::default()).collect())
+    }
+}
+
+/// The row of the later event exists because another consumer has received it; that of the earlier one does not exist yet.
+#[tokio::test(start_paused = true)]
+async fn event_that_another_consumer_has_received_waits_for_the_messages_in_the_queue() {
+    let handler = Arc::new(Slow(Mutex::default()));
+    let attempt_timeout = Some(Duration::from_secs(60));
+    let prefetch = NonZeroU16::new(1);
+    let settings = OwnSettings { prefetch, attempt_timeout, ..OwnSettings::default() };
+    let slow = Subscriber::new(QUEUE, Arc::clone(&handler) as Arc<_>).with_settings(settings);
+    let copies = Arc::new(FailsUntil("copies", AtomicBool::new(true)));
+    let about_books = [lent(), returned()].map(|event| event.about("Book", "bookId"));
+    let library = Library::sending(about_books.into_iter().chain([own(), noted()]))
+        .receiving(&slow, EXCHANGE)
+        .receiving(&Subscriber::new(COPIES, copies), EXCHANGE)
+        .started()
+        .await;
+    library.outbox.sleep(Duration::from_secs(1)).await;
+    for book in 100..140 {
+        library.inject(message(&format!("of-{book}"), book, 1));
+    }
+    library.inject(of_type("BOOK_RETURNED", message("a", 8, 1)));
+    library.inject(message("b", 8, 2));
+    assert!(library.broker.inject(COPIES, message("b", 8, 2)));
+    eventually(async || status(&library, "copies", "b").await == Some(ConsumeStatus::Success)).await;
+    library.outbox.sleep(Duration::from_secs(180)).await;
+    eventually(async || library.is_quiet().await).await;
+    let applied = handler.0.lock().unwrap();
+    assert_eq!((applied.len(), &applied[40..]), (42, &["a".to_owned(), "b".to_owned()][..]));
 }
 
 #[tokio::test(start_paused = true)]
