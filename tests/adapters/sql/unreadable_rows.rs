@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
+use handover_contract::samples::due_at;
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
 use handover_outbox::archive::{KeptBecause, NoNeededEvents, RetentionPolicy, examine};
-use handover_outbox::ports::{Clock, EventMetadata, Store, UnreadableRow};
+use handover_outbox::ports::{Clock, DueQuery, EventMetadata, Store, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
 use marketplace::use_cases::operations::{FindingKind, Reconcile};
@@ -56,6 +57,19 @@ async fn unreadable_rows_of_all_pages_are_listed_by_id_up_to_the_limit() {
     assert_eq!(unreadable(&fixture, None, 2).await, found[..2]);
     assert_eq!(unreadable(&fixture, Some(found[0].id), 10).await, found[1..]);
     assert_eq!(unreadable(&fixture, Some(found[2].id), 10).await, []);
+}
+
+#[tokio::test]
+async fn as_many_unreadable_rows_as_a_search_returns_hide_none_of_the_others() {
+    let metadata: Vec<_> = (1..=30).map(|n| (n, "metadata = '[]'")).collect();
+    let fixture = with_unreadable(50, &metadata).await;
+    for limit in [10, 20, 200] {
+        let query = DueQuery { limit, ..due_at(Utc::now()) };
+        let found = fixture.store.view().await.unwrap().outbox_view().outbox_due(&query).await.unwrap();
+        let ids: Vec<_> = found.rows.iter().map(|row| row.event_id.as_str()).collect();
+        let expected: Vec<_> = (31..=50).map(|n| format!("e{n}")).take(limit as usize).collect();
+        assert_eq!(ids, expected, "limit {limit}");
+    }
 }
 
 #[tokio::test]

@@ -197,7 +197,23 @@ impl Session {
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
+    /// Unreadable rows are not due, and do not count: otherwise as many as the limit would hide all rows behind them.
     pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
+        let mut wider = query.clone();
+        loop {
+            let (rows, next) = self.due_rows(&wider).await?;
+            let mut readable = self.readable(&rows, OutboxTable::read);
+            let unreadable = u32::try_from(rows.len() - readable.len()).unwrap_or(u32::MAX);
+            let is_full = rows.len() as u64 >= u64::from(wider.limit);
+            if !is_full || readable.len() as u64 >= u64::from(query.limit) {
+                readable.truncate(query.limit as usize);
+                return Ok(Due { rows: readable, next });
+            }
+            wider.limit = query.limit.saturating_add(unreadable);
+        }
+    }
+
+    async fn due_rows(&mut self, query: &DueQuery) -> Result<(Vec<Row>, Option<DateTime<Utc>>), StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
         let mut rows = self.fetch(&sql, values).await?;
         let next = match rows.first() {
@@ -217,7 +233,7 @@ impl Session {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;
         }
-        Ok(Due { rows: self.readable(&rows, OutboxTable::read), next })
+        Ok((rows, next))
     }
 
     pub(super) async fn due_ids(&mut self, query: &DueQuery, until_id: i64) -> Result<Vec<i64>, StoreError> {
