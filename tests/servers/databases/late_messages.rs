@@ -1,4 +1,5 @@
-//! Messages of the database broker that become ready below the mark at which claims begin.
+//! Messages of the database broker that become ready below the mark at which claims begin, or whose claim is committed after its call
+//! was dropped.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -43,4 +44,31 @@ async fn message_below_the_mark_is_claimed_after_a_full_search(kind: ServerKind)
             assert!(none.is_err(), "{none:?}");
         }
     }
+}
+
+#[test]
+fn messages_of_a_dropped_claim_are_delivered_when_its_commit_has_ended() {
+    handover_contract::run(drop_claim_during_its_commit());
+}
+
+/// The server needs a second for the commit.
+async fn drop_claim_during_its_commit() {
+    let fixture = Fixture::new(ServerKind::Postgres).await;
+    let store = open(&fixture.database.url(), Arc::new(SystemClock), &WakeupNotifier::default());
+    let broker = DatabaseBroker::new(&store);
+    broker.declare(&consumers::topology(Duration::from_secs(900))).await.unwrap();
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    for sql in [
+        "CREATE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER slow_commit AFTER UPDATE ON outbox_broker_messages DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION slow_commit()",
+    ] {
+        fixture.outside(sql).await.unwrap();
+    }
+    let new = Outgoing::to_queue(event_id("a"), INVENTORY_QUEUE.into(), message("a"));
+    broker.publish(vec![new]).await.unwrap();
+    let dropped = tokio::time::timeout(Duration::from_millis(500), subscription.next()).await;
+    assert!(dropped.is_err(), "{dropped:?}");
+    let deliveries = within("the message is delivered", subscription.next()).await.unwrap();
+    assert_eq!(deliveries.len(), 1);
 }

@@ -26,8 +26,8 @@ impl DatabaseSubscription {
         if room == 0 {
             return Ok(Vec::new());
         }
-        // Undelivered messages are also read with the writer connection. The read follows a claim that was dropped, and
-        // on this connection it waits until that claim has ended.
+        // Undelivered messages are also read with a connection for writes: where there is only one, the read waits until a claim that
+        // was dropped has ended.
         let mut session = self.broker.store.writing().await?;
         let mut messages = Vec::new();
         if self.claim_in_progress.swap(true, Ordering::AcqRel) {
@@ -79,7 +79,17 @@ impl DatabaseSubscription {
     /// Messages that the session has claimed but not delivered.
     async fn undelivered(&self, session: &mut Session) -> Result<Vec<Queued>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM outbox_broker_messages WHERE session_id = ? ORDER BY id");
-        let rows = session.fetch(&sql, values![self.session]).await?;
+        let rows = match session.dialect.claiming() {
+            Claiming::UpdateReturning => session.fetch(&sql, values![self.session]).await?,
+            Claiming::SkipLocked => {
+                // The commit of a claim that was dropped may still run. It holds the lock of the session's row until then.
+                session.begin().await?;
+                self.lock_row(session).await?;
+                let rows = session.fetch(&sql, values![self.session]).await?;
+                session.commit_now().await?;
+                rows
+            }
+        };
         let claimed = rows.iter().map(MessageTable::read).collect::<Result<Vec<_>, _>>()?;
         let delivered = lock(&self.unsettled);
         Ok(claimed.into_iter().filter(|queued| !delivered.contains(&queued.id)).collect())
@@ -124,8 +134,7 @@ impl DatabaseSubscription {
         }
         // The row lock prevents other processes from ending the session before the commit. Who ends it locks its row
         // first, then only messages that it has claimed: none of these.
-        let lock_session = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
-        if session.fetch_one(lock_session, values![self.session]).await?.is_none() {
+        if !self.lock_row(session).await? {
             return Ok(Vec::new());
         }
         for messages in messages.chunks(MAX_ROWS) {
@@ -139,6 +148,12 @@ impl DatabaseSubscription {
         }
         session.commit_now().await?;
         Ok(messages)
+    }
+
+    /// Locks the row of the session. `false`: another process has ended it.
+    async fn lock_row(&self, session: &mut Session) -> Result<bool, StoreError> {
+        let sql = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
+        Ok(session.fetch_one(sql, values![self.session]).await?.is_some())
     }
 }
 
