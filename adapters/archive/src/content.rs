@@ -17,7 +17,7 @@ pub(crate) trait Files: Send + Sync {
     /// The bytes of a file; `None` if there is no such file.
     async fn get(&self, file: &str) -> Result<Option<Vec<u8>>, String>;
 
-    /// Removes a file durably, if there is one.
+    /// Removes a file durably, if there is one, and what an interrupted `put` of it has left.
     async fn delete(&self, file: &str) -> Result<(), String>;
 }
 

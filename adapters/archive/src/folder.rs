@@ -39,12 +39,29 @@ impl FolderArchive {
         let path = self.root.join(file);
         let folder = path.parent().unwrap_or(&self.root);
         create_folder(folder)?;
-        let incomplete = self.root.join(format!("{file}.part"));
-        let mut written = File::create(&incomplete)?;
-        written.write_all(bytes)?;
-        written.sync_all()?;
-        fs::rename(&incomplete, &path)?;
+        let incomplete = self.incomplete(file);
+        let stored = write_durably(&incomplete, bytes).and_then(|()| fs::rename(&incomplete, &path));
+        if stored.is_err() {
+            // Each attempt has another name: without this, attempts on a full disk would make it fuller. The error of the
+            // attempt is the one to report.
+            let _ = fs::remove_file(&incomplete);
+        }
+        stored?;
         sync_folder(folder)
+    }
+
+    /// The name of a file until its bytes are on the disk.
+    fn incomplete(&self, file: &str) -> PathBuf {
+        self.root.join(format!("{file}.part"))
+    }
+
+    /// Removes a file durably, if there is one.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.root.is_dir() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => sync_folder(path.parent().unwrap_or(&self.root)),
+        }
     }
 
     fn why(&self, error: &io::Error) -> String {
@@ -74,14 +91,10 @@ impl Files for FolderArchive {
 
     async fn delete(&self, file: &str) -> Result<(), String> {
         let archive = self.clone();
-        let path = self.root.join(file);
+        // The incomplete file of a killed process first: a process that still writes it can then not give it its name.
+        let paths = [self.incomplete(file), self.root.join(file)];
         blocking(move || {
-            let removed = match fs::remove_file(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound && archive.root.is_dir() => Ok(()),
-                Err(error) => Err(error),
-                Ok(()) => sync_folder(path.parent().unwrap_or(&archive.root)),
-            };
-            removed.map_err(|error| archive.why(&error))
+            paths.iter().try_for_each(|path| archive.remove(path)).map_err(|error| archive.why(&error))
         })
         .await
     }
@@ -100,6 +113,12 @@ impl ArchiveStorage for FolderArchive {
     async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
         content::remove(self, name).await
     }
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut written = File::create(path)?;
+    written.write_all(bytes)?;
+    written.sync_all()
 }
 
 /// Creates a folder and those above it durably.

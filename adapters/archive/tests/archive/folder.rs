@@ -27,6 +27,14 @@ impl FolderRig {
         self.folder.path().join("of/events").join(file)
     }
 
+    /// Names of the files in the folder of [`NAME`].
+    fn names_of_the_day(&self) -> Vec<String> {
+        let day = fs::read_dir(self.path("2026/02/04")).unwrap();
+        let mut names: Vec<_> = day.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     /// Writes content while a folder is in the place of this file before it is complete.
     async fn write_without(&self, file: &str, content: &[u8]) -> ArchiveStorageError {
         let obstacle = self.path(&format!("{file}.part"));
@@ -59,10 +67,31 @@ async fn folder_has_the_file_and_its_manifest_and_no_incomplete_file() {
     rig.archive.write(NAME, b"earlier\n").await.unwrap();
     fs::write(rig.path(&format!("{NAME}.zst.part")), b"incompl").unwrap();
     rig.archive.write(NAME, b"later\n").await.unwrap();
-    let day = fs::read_dir(rig.path("2026/02/04")).unwrap();
-    let mut names: Vec<_> = day.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    assert_eq!(names, ["1-9.jsonl.json", "1-9.jsonl.zst"]);
+    assert_eq!(rig.names_of_the_day(), ["1-9.jsonl.json", "1-9.jsonl.zst"]);
+}
+
+#[tokio::test]
+async fn failed_write_leaves_no_incomplete_file() {
+    let rig = rig().await;
+    for file in [format!("{NAME}.zst"), format!("{NAME}.json")] {
+        // A folder, which no file can replace after its bytes were written.
+        let obstacle = rig.path(&file);
+        fs::create_dir_all(&obstacle).unwrap();
+        rig.archive.write(NAME, b"content\n").await.unwrap_err();
+        fs::remove_dir(&obstacle).unwrap();
+        assert!(!rig.path(&format!("{file}.part")).exists(), "{file}");
+    }
+}
+
+#[tokio::test]
+async fn removed_file_leaves_no_incomplete_file_of_a_killed_process() {
+    let rig = rig().await;
+    rig.archive.write(NAME, b"content\n").await.unwrap();
+    for file in ["zst", "json"] {
+        fs::write(rig.path(&format!("{NAME}.{file}.part")), b"incompl").unwrap();
+    }
+    rig.archive.remove(NAME).await.unwrap();
+    assert_eq!(rig.names_of_the_day(), [""; 0]);
 }
 
 #[tokio::test]

@@ -48,7 +48,8 @@ pub trait ArchiveStorage: Send + Sync {
     /// The content of a file. MUST fail with `Damaged` unless the stored file has this checksum.
     async fn read(&self, name: &str, sha256: &str) -> Result<Vec<u8>, ArchiveStorageError>;
 
-    /// Removes a file; one that does not exist counts as removed. After `Ok` it MUST NOT be there after a loss of power.
+    /// Removes a file, and what an interrupted `write` of it has left; one that does not exist counts as removed. After `Ok`
+    /// it MUST NOT be there after a loss of power.
     async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError>;
 }
 
