@@ -25,7 +25,7 @@ pub(super) fn why(error: &object_store::Error, bucket: &str, server: &str) -> St
     match code {
         "NoSuchBucket" => format!("the bucket {bucket} does not exist at {server}; create it"),
         "AccessDenied" | "AllAccessDisabled" => format!(
-            "{server} denies access ({message}); allow s3:GetObject, s3:PutObject and s3:ListBucket for the bucket {bucket}"
+            "{server} denies access ({message}); allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket for the bucket {bucket}"
         ),
         "ExpiredToken"
         | "InvalidAccessKeyId"

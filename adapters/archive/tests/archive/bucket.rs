@@ -180,8 +180,8 @@ async fn refused_credentials_and_missing_permissions_are_reported_without_the_se
     assert_eq!(
         why(&*open("archive", &endpoint, &server.unprivileged, &[])).await,
         format!(
-            "{endpoint} denies access (Access Denied); allow s3:GetObject, s3:PutObject and s3:ListBucket for the \
-             bucket archive"
+            "{endpoint} denies access (Access Denied); allow s3:GetObject, s3:PutObject, s3:DeleteObject and \
+             s3:ListBucket for the bucket archive"
         )
     );
 }

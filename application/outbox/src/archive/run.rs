@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use chrono::NaiveDate;
 use handover_events::EventId;
 use tokio::time::Instant;
+use tracing::warn;
 
 use super::collected::{Collected, Content};
 use super::content::{read_file, read_recorded};
@@ -116,7 +117,13 @@ impl Archive {
         report: &mut ArchiveReport,
     ) -> Result<(), ArchiveError> {
         report.more = true;
-        self.remove_unrecorded().await?;
+        match self.remove_unrecorded().await {
+            // A storage that only refuses to remove files can archive events.
+            Err(ArchiveError::Storage(error)) => {
+                warn!(code = "archive.file-not-removed", %error, "[Archive] a file that is not recorded cannot be removed; the next run tries again");
+            }
+            removed @ (Ok(()) | Err(ArchiveError::Store(_))) => removed?,
+        }
         let unfinished = self.outbox.view().await?.outbox_view().unfinished_archive_files().await?;
         for file in unfinished {
             let events = self.read(&file.effect).await?;

@@ -131,6 +131,10 @@ impl Library {
         files.into_iter().map(|file| file.effect).collect()
     }
 
+    async fn unrecorded(&self) -> Vec<UnrecordedFile> {
+        self.outbox.view().await.unwrap().outbox_view().unrecorded_files(9).await.unwrap()
+    }
+
     /// Number of events in the outbox and in the archive; each is in one of them.
     async fn places(&self) -> (usize, usize) {
         let outbox: BTreeSet<EventId> = self.stored().await.into_iter().map(|event| event.event_id).collect();
@@ -212,6 +216,25 @@ async fn no_event_leaves_the_outbox_without_its_file() {
         assert!(matches!(error, ArchiveError::Storage(_)), "{error:?}");
         assert_eq!((library.stored().await, library.recorded_files().await), (before, vec![]), "{fault:?}");
     }
+}
+
+/// For instance in a bucket without the permission to delete objects.
+#[tokio::test(start_paused = true)]
+async fn obsolete_file_that_cannot_be_removed_does_not_stop_the_archive() {
+    let library = library().await;
+    let since = library.outbox.now();
+    let obsolete = UnrecordedFile { name: "obsolete".to_owned(), state: UnrecordedState::Obsolete, since };
+    let mut unit = library.tx.begin().await.unwrap();
+    unit.outbox().add_unrecorded_file(&obsolete).await.unwrap();
+    unit.commit().await.unwrap();
+    let files = Files::with(Fault::RefusesRemovals);
+    let without_database = library.archive_with(&files, &Fuse::after(0, Failure::Refused));
+    let error = run(&without_database).await.unwrap_err();
+    assert!(matches!(error, ArchiveError::Store(_)), "{error:?}");
+    assert_eq!(run(&library.archive(&files)).await.unwrap().events, 3);
+    assert_eq!(library.unrecorded().await, [obsolete], "a later run removes it");
+    run(&library.archive(&Files::with(Fault::None))).await.unwrap();
+    assert_eq!(library.unrecorded().await, []);
 }
 
 #[tokio::test(start_paused = true)]

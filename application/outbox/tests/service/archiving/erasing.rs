@@ -51,10 +51,6 @@ impl Files {
 }
 
 impl Library {
-    async fn unrecorded(&self) -> Vec<UnrecordedFile> {
-        self.outbox.view().await.unwrap().outbox_view().unrecorded_files(9).await.unwrap()
-    }
-
     /// Checks that each event is in the outbox or can be read from the file of the archive that the database names.
     async fn assert_nothing_is_lost(&self, files: &Arc<Files>) {
         self.places().await;

@@ -44,6 +44,7 @@ impl Fuse {
 pub(crate) enum Fault {
     None,
     RefusesWrites,
+    RefusesRemovals,
     /// The end of the last line is lost.
     Truncates,
     /// The last line is lost.
@@ -83,7 +84,7 @@ impl ArchiveStorage for Files {
         tokio::task::yield_now().await;
         let mut content = content.to_vec();
         match self.fault {
-            Fault::None => {}
+            Fault::None | Fault::RefusesRemovals => {}
             Fault::RefusesWrites => return Err(unavailable("no space left")),
             Fault::Truncates => content.truncate(content.len() - 2),
             Fault::LosesEvent => {
@@ -104,6 +105,9 @@ impl ArchiveStorage for Files {
     }
 
     async fn remove(&self, name: &str) -> Result<(), ArchiveStorageError> {
+        if self.fault == Fault::RefusesRemovals {
+            return Err(unavailable("access denied"));
+        }
         self.files.lock().unwrap().remove(name);
         Ok(())
     }
