@@ -152,13 +152,14 @@ pub trait WebhookRepo: Send {
         settled: &[SettledDelivery],
     ) -> Result<Vec<i64>, StoreError>;
 
-    /// Sets pending deliveries to `CANCELLED`, of this endpoint, or of all: those of deleted endpoints and, with
+    /// Sets at most `limit` pending deliveries to `CANCELLED`, of this endpoint, or of all: those of deleted endpoints and, with
     /// `disabled_before`, those of endpoints that are disabled and were last changed before that time. Returns their number.
     async fn cancel_webhook_deliveries(
         &mut self,
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError>;
 
     /// Deletes `DELIVERED` and `CANCELLED` deliveries that ended before [`OldDeliveries::before`], with their attempts. A

@@ -13,6 +13,7 @@ use super::endpoints::{
     CheckedChange, DEFAULT_IN_FLIGHT, EndpointChange, InvalidEndpoint, MAX_ENDPOINTS, WebhookError,
 };
 use super::offer::Offer;
+use super::sweep::MAX_CANCELLED;
 use crate::event_id::uuid_v7;
 use crate::operations::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt, count};
 use crate::outbox::Outbox;
@@ -316,7 +317,8 @@ async fn carry_out(
             Ok(WebhookEndpoint { health, ..after })
         }
         Effect::CancelDeliveries => {
-            unit.cancel_webhook_deliveries(Some(after.key()), None, now).await?;
+            // The sweep cancels what is left.
+            unit.cancel_webhook_deliveries(Some(after.key()), None, now, MAX_CANCELLED).await?;
             Ok(after)
         }
         Effect::RefuseUnmasked(field) => {

@@ -9,6 +9,7 @@ use handover_events::Json;
 use tokio::time::Instant;
 use tracing::info;
 
+use super::sweep::MAX_CANCELLED;
 use crate::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -67,7 +68,24 @@ impl WebhookRetention {
         }
     }
 
+    /// Cancels the deliveries of an endpoint in batches, so that their number does not limit the time of a statement.
     async fn cancel_of(&self, endpoint: &WebhookEndpoint, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        let mut cancelled = 0;
+        loop {
+            let begun = Instant::now();
+            let batch = self.cancel_batch(endpoint, before).await?;
+            cancelled += batch;
+            if batch == 0 || !self.pause_since(begun).await {
+                return Ok(cancelled);
+            }
+        }
+    }
+
+    async fn cancel_batch(
+        &self,
+        endpoint: &WebhookEndpoint,
+        before: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
         let now = self.outbox.now();
         let key = endpoint.key();
         let entry = AuditEntry {
@@ -86,7 +104,8 @@ impl WebhookRetention {
                 let outbox = unit.outbox();
                 // Enabling the endpoint locks it, too: then it is no longer disabled here, or not yet enabled.
                 outbox.lock_webhook_endpoint(Some(key.tenant), key.id).await?;
-                let cancelled = outbox.cancel_webhook_deliveries(Some(key), Some(before), now).await?;
+                let cancelled =
+                    outbox.cancel_webhook_deliveries(Some(key), Some(before), now, MAX_CANCELLED).await?;
                 if cancelled > 0 {
                     outbox
                         .audit(&AuditEntry { matched: cancelled, changed: cancelled, ..entry.clone() })
@@ -112,11 +131,18 @@ impl WebhookRetention {
             deleted += done.deleted;
             let Some(last) = done.last else { return Ok(deleted) };
             after = last;
-            tokio::select! {
-                biased;
-                () = self.outbox.stopping().cancelled() => return Ok(deleted),
-                () = self.outbox.sleep(begun.elapsed() * PAUSE) => {}
+            if !self.pause_since(begun).await {
+                return Ok(deleted);
             }
+        }
+    }
+
+    /// Pauses after a unit of work that began then; false if the process begins to stop.
+    async fn pause_since(&self, begun: Instant) -> bool {
+        tokio::select! {
+            biased;
+            () = self.outbox.stopping().cancelled() => false,
+            () = self.outbox.sleep(begun.elapsed() * PAUSE) => true,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Cancels deliveries that were written while their endpoint was being deleted.
+//! Cancels deliveries of deleted endpoints: those that were written while their endpoint was being deleted, and those beyond the batch
+//! that the deletion cancels.
 
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use crate::transaction::{Transactor, with_tx};
 
 /// Interval of the sweep.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Maximum number of deliveries that one unit of work cancels.
+pub(super) const MAX_CANCELLED: u32 = 500;
 
 /// The sweep. The consumer does not lock endpoints, so that a delivery can be committed after the deletion of its
 /// endpoint was.
@@ -30,10 +34,12 @@ impl Sweep {
 impl Job for Sweep {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
         let now = self.tx.now();
-        with_tx(&self.tx, (), move |unit, (), _| {
-            Box::pin(async move { unit.outbox().cancel_webhook_deliveries(None, None, now).await })
+        let cancelled = with_tx(&self.tx, (), move |unit, (), _| {
+            Box::pin(
+                async move { unit.outbox().cancel_webhook_deliveries(None, None, now, MAX_CANCELLED).await },
+            )
         })
         .await?;
-        Ok(Progress::Done)
+        Ok(if cancelled < u64::from(MAX_CANCELLED) { Progress::Done } else { Progress::MoreDue })
     }
 }

@@ -410,6 +410,7 @@ crate::rules! { store_rules: StoreRig;
     webhook_retention: [
         pending_deliveries_of_deleted_endpoints_are_cancelled,
         pending_deliveries_of_long_disabled_endpoints_are_cancelled,
+        many_pending_deliveries_are_cancelled_in_batches,
         old_deliveries_are_deleted_with_their_attempts,
         a_redelivery_of_a_dead_delivery_is_not_deleted,
     ]

@@ -94,6 +94,9 @@ faults! { broken_by(Fault) {
     disabled_endpoints_keep_their_deliveries: DisabledEndpointsKeepDeliveries breaks [
         "pending_deliveries_of_long_disabled_endpoints_are_cancelled",
     ]
+    cancellation_ignores_limit: CancellationIgnoresLimit breaks [
+        "many_pending_deliveries_are_cancelled_in_batches",
+    ]
     delivery_forms_are_lost: DeliveryFormsAreLost breaks [
         "a_delivery_is_read_back_as_it_was_written",
         "every_part_of_a_filter_narrows_the_page_of_deliveries",

@@ -180,6 +180,7 @@ pub enum Fault {
     EmptyDeliveriesAreSentAgain,
     YoungDeliveriesAreDeleted,
     DisabledEndpointsKeepDeliveries,
+    CancellationIgnoresLimit,
     DeletionOfDeliveriesEndsEarly,
     DeliveryFormsAreLost,
     EndpointReadsIgnoreTenant,

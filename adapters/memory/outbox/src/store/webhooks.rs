@@ -329,8 +329,9 @@ impl<X: Tables> WebhookRepo for MemoryUnit<X> {
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError> {
-        self.cancel_deliveries(endpoint, disabled_before, at).await
+        self.cancel_deliveries(endpoint, disabled_before, at, limit).await
     }
 
     async fn delete_webhook_deliveries(

@@ -11,13 +11,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    AfterAttempt, AheadQuery, ArchiveQueries as _, AuditFilter, AuditQueries as _, BodyForm, ClaimId, Clock,
-    ConsumeQueries as _, ConsumedFilter, DeadDeliveries, DeadLetterFilter, DeadLetterQueries as _,
-    DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery, EndpointHealth, EndpointId, EndpointStatus,
-    ErasureRepo as _, EventGroup, EventMetadata, FailedPublish, IdleConsumers, MaskedTexts, NewEvent,
-    NewWebhookDelivery, OnFailed, OperatorQueries as _, OperatorRepo as _, OutboxFilter, OutboxQueries as _,
-    OutboxRepo as _, ReceivedEvent, Redrive, SettledDelivery, UnorderedTypes, WebhookCapacity, WebhookClaim,
-    WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
+    AfterAttempt, AheadQuery, ArchiveQueries as _, AuditFilter, AuditQueries as _, BodyForm, Changed,
+    ClaimId, Clock, ConsumeQueries as _, ConsumedFilter, DeadDeliveries, DeadLetterFilter,
+    DeadLetterQueries as _, DeadLetterStatus, DeliveryFilter, DeliveryState, DueQuery, EndpointHealth,
+    EndpointId, EndpointStatus, ErasureRepo as _, EventGroup, EventMetadata, FailedPublish, IdleConsumers,
+    MaskedTexts, NewEvent, NewWebhookDelivery, OnFailed, OperatorQueries as _, OperatorRepo as _,
+    OutboxFilter, OutboxQueries as _, OutboxRepo as _, ReceivedEvent, Redrive, SettledDelivery,
+    UnorderedTypes, WebhookCapacity, WebhookClaim, WebhookEndpoint, WebhookQueries as _, WebhookRepo as _,
 };
 use uuid::Uuid;
 
@@ -275,12 +275,14 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();
     session.undecided_dead_letters(Some(tenant)).await.unwrap();
-    run_webhooks(session).await;
+    run_webhooks(session, new_event).await;
     for (sql, plan) in plans.lock().unwrap().iter() {
-        // Scans of an index that contains only the rows in question are allowed: pending ones, and failed ones.
+        // Scans of an index that contains only the rows in question are allowed: pending ones, and failed ones. And that of
+        // the few endpoints.
         let allowed = [
             "USING INDEX idx_outbox_pending",
             "SCAN o USING INDEX idx_outbox_failed",
+            "SCAN ended",
             "SCAN earliest_",
             "SCAN CONSTANT ROW",
             "SCAN b",
@@ -299,8 +301,8 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     }
 }
 
-/// Writes, claims and settles deliveries to an ordered endpoint, one of which is blocked.
-async fn run_webhooks(session: &mut Session) {
+/// Writes, claims, settles and cancels deliveries to an ordered endpoint, one of which is blocked.
+async fn run_webhooks(session: &mut Session, new_event: &str) {
     let now = DateTime::UNIX_EPOCH;
     let tenant = TenantId::DEFAULT;
     let endpoint = endpoint();
@@ -320,7 +322,10 @@ async fn run_webhooks(session: &mut Session) {
         dead_because: None,
         at: now,
     };
-    session.insert_webhook_deliveries(&[delivery("a"), delivery("b")]).await.unwrap();
+    session
+        .insert_webhook_deliveries(&[delivery(new_event), delivery(&format!("{new_event}-2"))])
+        .await
+        .unwrap();
     let capacity = WebhookCapacity::new(9, &BTreeMap::new());
     let claim =
         WebhookClaim { id: ClaimId("c".to_owned()), now, until: now, limit: 9, capacity, is_repeated: false };
@@ -342,13 +347,21 @@ async fn run_webhooks(session: &mut Session) {
         let filter = DeliveryFilter { state, ..DeliveryFilter::default() };
         assert!(!session.webhook_deliveries_page(endpoint.key(), &filter, None, 9).await.unwrap().is_empty());
     }
-    session.webhook_deliveries_of(&["a".parse().unwrap()]).await.unwrap();
+    session.webhook_deliveries_of(&[new_event.parse().unwrap()]).await.unwrap();
     session.webhook_attempts(endpoint.key(), 1).await.unwrap();
     session.webhook_attempt_counts(endpoint.key(), now).await.unwrap();
     let later = now + chrono::TimeDelta::seconds(1);
     let dead = DeadDeliveries { endpoint: endpoint.key(), from: now, to: later, is_unmasked: Some(false) };
     assert_eq!(session.count_dead_webhook_deliveries(&dead, 9).await.unwrap(), 1);
     assert_eq!(session.resend_webhook_deliveries(&dead, now, 9).await.unwrap(), 1);
+    let mut changed = session.webhook_endpoint(Some(tenant), endpoint.id).await.unwrap().unwrap();
+    // Enabled again at the end, for the next call.
+    for (status, cancelled) in [(EndpointStatus::Disabled, 2), (EndpointStatus::Enabled, 0)] {
+        changed = WebhookEndpoint { status, version: changed.version + 1, ..changed };
+        assert_eq!(session.replace_webhook_endpoint(&changed).await.unwrap(), Changed::One);
+        let found = session.cancel_webhook_deliveries(Some(endpoint.key()), Some(later), later, 9).await;
+        assert_eq!(found.unwrap(), cancelled);
+    }
 }
 
 fn endpoint() -> WebhookEndpoint {

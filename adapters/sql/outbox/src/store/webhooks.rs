@@ -348,8 +348,9 @@ impl WebhookRepo for Session {
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError> {
-        self.cancel_deliveries(endpoint, disabled_before, at).await
+        self.cancel_deliveries(endpoint, disabled_before, at, limit).await
     }
 
     async fn delete_webhook_deliveries(

@@ -117,6 +117,26 @@ async fn deleted_endpoint_keeps_its_deliveries_without_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_deliveries_of_a_deleted_endpoint_are_cancelled_in_batches() {
+    let world = World::new();
+    let endpoint = world.create(to("https://a.example", &["*"])).await;
+    for number in 0..1_010 {
+        world.event(&format!("event-{number}"), number).await;
+    }
+    let pending = async || {
+        let mut view = world.tx.view().await.unwrap();
+        let filter = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
+        view.outbox_view().webhook_deliveries_page(endpoint.key(), &filter, None, 2_000).await.unwrap().len()
+    };
+    world.webhooks.delete(&operator(TENANT), endpoint.id).await.unwrap();
+    assert_eq!(pending().await, 510);
+    world.dispatcher().start();
+    eventually(async || pending().await == 0).await;
+    assert_eq!(world.seen(), []);
+    world.tx.tasks().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn delivery_written_during_the_deletion_of_its_endpoint_is_cancelled_where_webhooks_are_sent() {
     let world = World::new();
     let endpoint = world.create(to("https://a.example", &["*"])).await;

@@ -62,3 +62,22 @@ async fn deliveries_of_endpoint_that_has_long_been_disabled_are_cancelled_and_au
     assert_eq!((entry.changed, entry.tenant, entry.actor.as_str()), (1, TENANT, "WebhookRetention"));
     assert!(entry.selection.contains(&endpoint.id.to_string()), "{entry:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_deliveries_of_a_disabled_endpoint_are_cancelled_in_batches_that_are_audited() {
+    let world = World::new();
+    let endpoint = world.create(to("https://a.example", &["*"])).await;
+    for number in 0..1_010 {
+        world.event(&format!("event-{number}"), number).await;
+    }
+    world.webhooks.disable(&operator(TENANT), endpoint.id, None).await.unwrap();
+    world.tx.sleep(31 * DAY).await;
+    run(&world).await;
+    let pending = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
+    let left = world.webhooks.deliveries(&operator(TENANT), endpoint.id, &pending, None, 1).await.unwrap();
+    assert_eq!(left.items, []);
+    let mut view = world.tx.view().await.unwrap();
+    let entries = view.outbox_view().audit_page(&AuditFilter::default(), None, 100).await.unwrap();
+    let cancelled = entries.iter().filter(|entry| entry.effect.action == "webhooks.cancel");
+    assert_eq!(cancelled.map(|entry| entry.effect.changed).collect::<Vec<_>>(), [10, 500, 500]);
+}

@@ -14,7 +14,15 @@ use crate::samples::{later, start};
 
 async fn cancel(rig: &dyn StoreRig, number: Option<u32>) -> u64 {
     let endpoint = number.map(endpoint_key);
-    in_unit!(rig, |unit| unit.outbox().cancel_webhook_deliveries(endpoint, None, later(9)).await.unwrap())
+    in_unit!(rig, |unit| unit.outbox().cancel_webhook_deliveries(endpoint, None, later(9), 9).await.unwrap())
+}
+
+async fn delete_endpoint(rig: &dyn StoreRig, number: u32) {
+    change(rig, number, |endpoint| {
+        endpoint.status = EndpointStatus::Deleted;
+        endpoint.slot = None;
+    })
+    .await;
 }
 
 /// With a time, the pending deliveries of endpoints that are disabled and were last changed before it are cancelled, too.
@@ -32,7 +40,7 @@ pub async fn pending_deliveries_of_long_disabled_endpoints_are_cancelled(rig: &d
         let endpoint = number.map(endpoint_key);
         in_unit!(rig, |unit| {
             let outbox = unit.outbox();
-            outbox.cancel_webhook_deliveries(endpoint, Some(later(before)), later(40)).await.unwrap()
+            outbox.cancel_webhook_deliveries(endpoint, Some(later(before)), later(40), 9).await.unwrap()
         })
     };
     assert_eq!(cancel(rig, None).await, 0, "disabled is not deleted");
@@ -44,6 +52,26 @@ pub async fn pending_deliveries_of_long_disabled_endpoints_are_cancelled(rig: &d
     assert_eq!(cancel_disabled(Some(2), 31).await, 1);
     assert_eq!(cancel_disabled(Some(3), 100).await, 0, "the endpoint is enabled");
     assert_eq!(only(rig, "c").await.state, DeliveryState::Pending);
+}
+
+/// At most `limit` deliveries are cancelled at a time, also of several endpoints.
+pub async fn many_pending_deliveries_are_cancelled_in_batches(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    write(rig, &[delivery(1, "a"), delivery(1, "b"), delivery(1, "c"), delivery(2, "d")]).await;
+    for number in [1, 2] {
+        delete_endpoint(rig, number).await;
+    }
+    let cancel_two = async |endpoint| {
+        in_unit!(rig, |unit| {
+            unit.outbox().cancel_webhook_deliveries(endpoint, None, later(9), 2).await.unwrap()
+        })
+    };
+    assert_eq!(cancel_two(Some(endpoint_key(1))).await, 2);
+    assert_eq!(cancel_two(None).await, 2);
+    assert_eq!(cancel_two(None).await, 0);
+    for event in ["a", "b", "c", "d"] {
+        assert_eq!(only(rig, event).await.state, DeliveryState::Cancelled, "{event}");
+    }
 }
 
 async fn delete(rig: &dyn StoreRig, after: i64, before: i64, limit: u32) -> DeletedDeliveries {
@@ -66,11 +94,7 @@ pub async fn old_deliveries_are_deleted_with_their_attempts(rig: &dyn StoreRig) 
         };
         settle(rig, &[settled(attempt, after)]).await;
     }
-    change(rig, 2, |endpoint| {
-        endpoint.status = EndpointStatus::Deleted;
-        endpoint.slot = None;
-    })
-    .await;
+    delete_endpoint(rig, 2).await;
     assert_eq!(cancel(rig, None).await, 1);
     write(rig, &[at("pending", 0), at("young", 300)]).await;
     let [sent, dead] = [only(rig, "sent").await, only(rig, "dead").await];
@@ -110,11 +134,7 @@ pub async fn pending_deliveries_of_deleted_endpoints_are_cancelled(rig: &dyn Sto
     let in_flight = claimed(rig, &claim("c", start())).await;
     for number in [1, 2] {
         assert_eq!(cancel(rig, Some(number)).await, 0, "the endpoint is not deleted");
-        change(rig, number, |endpoint| {
-            endpoint.status = EndpointStatus::Deleted;
-            endpoint.slot = None;
-        })
-        .await;
+        delete_endpoint(rig, number).await;
     }
     assert_eq!(cancel(rig, Some(1)).await, 2);
     for (event, state) in

@@ -80,7 +80,7 @@ pub async fn another_tenant_changes_no_delivery(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         let dead = DeadDeliveries { endpoint: foreign(), ..dead_deliveries(1) };
         let resent = unit.outbox().resend_webhook_deliveries(&dead, later(5), 9).await;
-        let cancelled = unit.outbox().cancel_webhook_deliveries(Some(foreign()), None, later(5)).await;
+        let cancelled = unit.outbox().cancel_webhook_deliveries(Some(foreign()), None, later(5), 9).await;
         assert_eq!((resent.unwrap(), cancelled.unwrap()), (0, 0));
     });
     assert_eq!([only(rig, "dead").await, only(rig, "pending").await], before);

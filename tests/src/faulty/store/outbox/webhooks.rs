@@ -311,13 +311,15 @@ impl WebhookRepoWrapper for Unit {
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError> {
         let endpoint = match endpoint {
             Some(endpoint) => Some(self.key_for(Fault::CancellationIgnoresTenant, endpoint).await?),
             None => None,
         };
         let disabled_before = disabled_before.filter(|_| !self.has(Fault::DisabledEndpointsKeepDeliveries));
-        self.inner().outbox().cancel_webhook_deliveries(endpoint, disabled_before, at).await
+        let limit = if self.has(Fault::CancellationIgnoresLimit) { u32::MAX } else { limit };
+        self.inner().outbox().cancel_webhook_deliveries(endpoint, disabled_before, at, limit).await
     }
 
     async fn delete_webhook_deliveries(

@@ -184,9 +184,11 @@ impl<X: Tables> MemoryUnit<X> {
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError> {
-        let ids =
+        let mut ids =
             self.read_outbox(|statement| pending_of_ended(statement, endpoint, disabled_before)).await?;
+        ids.truncate(limited(limit));
         self.write_outbox(locks_of(ids.clone()), |statement| {
             let mut cancelled = 0;
             for id in &ids {

@@ -151,8 +151,9 @@ impl Session {
         for ids in ids.chunks(MAX_ROWS) {
             let (in_ids, id_values) = in_ids(ids);
             let sql = format!(
-                "UPDATE webhook_deliveries {index} SET {set} WHERE id {in_ids} AND {condition}",
+                "UPDATE webhook_deliveries {index} {primary_key} SET {set} WHERE id {in_ids} AND {condition}",
                 index = self.dialect.lock_index("PRIMARY"),
+                primary_key = self.dialect.primary_key(),
                 set = set.0,
                 condition = condition.0,
             );
@@ -167,34 +168,43 @@ impl Session {
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError> {
         let index = self.dialect.index("idx_webhook_deliveries_order");
         let mut values = Vec::new();
-        let mut ended = "e.status = 'DELETED'".to_owned();
+        let mut has_ended = "ended.status = 'DELETED'".to_owned();
         if let Some(before) = disabled_before {
-            ended = format!("({ended} OR (e.status = 'DISABLED' AND e.update_time < ?))");
+            has_ended = format!("({has_ended} OR (ended.status = 'DISABLED' AND ended.update_time < ?))");
             values.push(before.into());
         }
         let mut sql = format!(
-            "SELECT e.id, e.tenant_id FROM webhook_endpoints e WHERE {ended} AND EXISTS (\
-             SELECT 1 FROM webhook_deliveries d {index} WHERE d.endpoint_id = e.id AND d.state = 'PENDING')"
+            "SELECT ended.id, ended.tenant_id FROM webhook_endpoints ended WHERE {has_ended} AND EXISTS (\
+             SELECT 1 FROM webhook_deliveries d {index} WHERE d.endpoint_id = ended.id AND d.state = 'PENDING')"
         );
         if let Some(endpoint) = endpoint {
-            sql.push_str(&format!(" AND e.id = ? AND {} = ?", self.dialect.unindexed("e.tenant_id")));
+            sql.push_str(&format!(" AND ended.id = ? AND {} = ?", self.dialect.unindexed("ended.tenant_id")));
             values.extend(key_values(endpoint));
         }
-        sql.push_str(" ORDER BY e.id");
-        let mut cancelled = 0;
+        sql.push_str(" ORDER BY ended.id");
+        let pending = format!(
+            "SELECT id FROM webhook_deliveries {index} WHERE {OF_ENDPOINT} AND state = 'PENDING' \
+             ORDER BY order_key, id LIMIT ?"
+        );
+        let mut ids = Vec::new();
         for row in &self.fetch(&sql, values).await? {
+            let left = i64::from(limit) - ids.len() as i64;
+            if left <= 0 {
+                break;
+            }
             let row = EndpointTable::fields(row);
             let endpoint = EndpointKey { tenant: row.id("tenant_id")?, id: endpoint_id(row, "id")? };
-            let sql = format!(
-                "UPDATE webhook_deliveries {index} SET state = 'CANCELLED', claim_id = NULL, claims = 0, \
-                 is_blocked = 0, settle_time = ? WHERE {OF_ENDPOINT} AND state = 'PENDING'"
-            );
-            cancelled += self.execute(&sql, [values![at], key_values(endpoint)].concat()).await?;
+            for row in &self.fetch(&pending, [key_values(endpoint), values![left]].concat()).await? {
+                ids.push(id(row)?);
+            }
         }
-        Ok(cancelled)
+        let set = "state = 'CANCELLED', claim_id = NULL, claims = 0, is_blocked = 0, settle_time = ?";
+        let is_pending = format!("{} = 'PENDING'", self.dialect.unindexed("state"));
+        self.update_deliveries(&ids, (set, values![at]), (&is_pending, Vec::new())).await
     }
 
     pub(super) async fn delete_deliveries(

@@ -102,8 +102,10 @@ impl WebhookRepoWrapper for Unit {
         endpoint: Option<EndpointKey>,
         disabled_before: Option<DateTime<Utc>>,
         at: DateTime<Utc>,
+        limit: u32,
     ) -> Result<u64, StoreError> {
-        let cancelled = self.inner.outbox().cancel_webhook_deliveries(endpoint, disabled_before, at).await?;
+        let cancelled =
+            self.inner.outbox().cancel_webhook_deliveries(endpoint, disabled_before, at, limit).await?;
         if cancelled > 0 {
             let (pending, cancelled) = (DeliveryState::Pending, DeliveryState::Cancelled);
             let what = || "deliveries of a deleted or disabled endpoint".to_owned();
