@@ -159,7 +159,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Reports what a run would do, for the oldest events. Nothing is changed.
+    /// Reports what a run would do, for the oldest 50,000 rows of the outbox. Nothing is changed.
     pub async fn preview(&self) -> Result<ArchiveReport, ArchiveError> {
         let mut report = ArchiveReport { more: true, ..ArchiveReport::default() };
         let mut after = None;

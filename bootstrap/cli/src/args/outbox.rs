@@ -56,7 +56,8 @@ Example:
 const ARCHIVE_HELP: &str = "\
 Needs `archive.url`. One call archives about 1,000 of the events that every consumer has settled and whose retention time \
 `archive.after` is over; `more` in its output says whether to call it again. Events that stay are counted by the reason. \
-With --dry-run, nothing is changed, and `bytes` is the size before compression. The action is recorded in the audit log.
+With --dry-run, nothing is changed, at most the oldest 50,000 rows are examined, `more` says whether there are others, and \
+`bytes` is the size before compression. The action is recorded in the audit log.
 
 Examples:
   handover outbox archive --dry-run
