@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{TimeDelta, Utc};
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
-use handover_tests::process::{Launch, eventually};
+use handover_tests::process::{Launch, Server, eventually};
 use handover_tests::random::RandomSource;
 use handover_tests::snapshot::{DatabaseSnapshot, Table};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,7 +22,7 @@ handover_tests::on_pairs!([
     folder_that_refuses_files_starts_the_alert_and_no_event_leaves
 ]: refusing_folder SqliteAlone);
 handover_tests::on_pairs!([
-    bucket_that_refuses_files_keeps_every_event
+    bucket_that_refuses_files_starts_the_alert_and_no_event_leaves
 ]: refusing_bucket SqliteAlone);
 
 const SELLER: i64 = 1;
@@ -154,6 +154,19 @@ fn is_alert_active(launch: &Launch) -> bool {
     alerts["items"].as_array().unwrap().iter().any(|each| each["alert"] == "archive-failed")
 }
 
+/// Starts a process that archives every second, and waits until the alert is active.
+async fn started_with_alert(launch: Launch) -> (Server, Launch) {
+    let launch =
+        launch.set("HANDOVER_ARCHIVE__INTERVAL", "1s").set("HANDOVER_METRICS__STATE_INTERVAL", "500ms");
+    let server = launch.start().unwrap();
+    eventually(WITHIN, async || match is_alert_active(&launch) {
+        true => Ok(()),
+        false => Err("the alert is not active yet".into()),
+    })
+    .await;
+    (server, launch)
+}
+
 async fn folder_that_refuses_files_starts_the_alert_and_no_event_leaves(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = with_old_events(&deployment).await;
@@ -165,17 +178,9 @@ async fn folder_that_refuses_files_starts_the_alert_and_no_event_leaves(pair: Pa
     for obstacle in &obstacles {
         std::fs::write(obstacle, "").unwrap();
     }
-    let launch = deployment
-        .launch()
-        .set("HANDOVER_ARCHIVE__URL", &format!("file:{}", folder.path().display()))
-        .set("HANDOVER_ARCHIVE__INTERVAL", "1s")
-        .set("HANDOVER_METRICS__STATE_INTERVAL", "500ms");
-    let server = launch.clone().start().unwrap();
-    eventually(WITHIN, async || match is_alert_active(&launch) {
-        true => Ok(()),
-        false => Err("the alert is not active yet".into()),
-    })
-    .await;
+    let launch =
+        deployment.launch().set("HANDOVER_ARCHIVE__URL", &format!("file:{}", folder.path().display()));
+    let (server, launch) = started_with_alert(launch).await;
     assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
     assert_eq!(places(&snapshot).await.1, 0);
     for obstacle in &obstacles {
@@ -215,7 +220,7 @@ async fn refusing_server() -> String {
     endpoint
 }
 
-async fn bucket_that_refuses_files_keeps_every_event(pair: Pair) {
+async fn bucket_that_refuses_files_starts_the_alert_and_no_event_leaves(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = with_old_events(&deployment).await;
     let before = rows(&snapshot).await;
@@ -226,10 +231,13 @@ async fn bucket_that_refuses_files_keeps_every_event(pair: Pair) {
         .set("AWS_ACCESS_KEY_ID", "key")
         .set("AWS_SECRET_ACCESS_KEY", "secret");
     // In a thread of its own: this one serves the requests.
-    let ran = tokio::task::spawn_blocking(move || launch.run(&["outbox", "archive"]).unwrap());
+    let command = launch.clone();
+    let ran = tokio::task::spawn_blocking(move || command.run(&["outbox", "archive"]).unwrap());
     let (code, _, stderr) = ran.await.unwrap();
     assert_eq!(code, Some(3), "{stderr}");
     assert!(stderr.contains("denies access"), "{stderr}");
+    let (server, _) = started_with_alert(launch).await;
     assert!(rows(&snapshot).await == before, "an event left the outbox without its file");
     assert_eq!(places(&snapshot).await.1, 0);
+    server.terminate(WITHIN).unwrap();
 }
