@@ -56,7 +56,7 @@ pub use replay::{
 pub use restore::{MAX_RESTORED, RestoreEvents, RestoreSelection, Restored, restore_events};
 pub use running::{RunningProcess, running_settings};
 pub use stat_history::{MAX_VALUES, StatSeries, StatValue, stat_history};
-pub use stats::{BrokerState, ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
+pub use stats::{BrokerState, ConsumerStats, MAX_BLOCKED_COUNTED, MAX_IDS_COUNTED, Stats, stats};
 
 use std::collections::BTreeMap;
 

@@ -42,8 +42,9 @@ pub use broker::{
 };
 pub use clock::{Clock, RandomSource};
 pub use consume::{
-    ConsumeCount, ConsumeLog, ConsumeLogWrapper, ConsumeQueries, ConsumeQueriesWrapper, ConsumeRecord,
-    Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, RegisteredType, Unapplied,
+    ConsumeCount, ConsumeCounts, ConsumeLog, ConsumeLogWrapper, ConsumeQueries, ConsumeQueriesWrapper,
+    ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, RegisteredType,
+    Unapplied,
 };
 pub use database::{DatabaseHealth, DatabaseMonitor};
 pub use dead_letters::{

@@ -75,10 +75,10 @@ async fn read_pending_work(
     if condition == WaitFor::NoUnpaidOrders {
         return Ok(work);
     }
-    let counts = view.outbox_view().outbox_counts(None).await?;
+    let counts = view.outbox_view().outbox_counts(None, i64::MAX).await?;
     pending(counts.new + counts.retry, "events to publish");
     let (mut unsettled, mut settled) = (0, 0);
-    for count in view.outbox_view().consume_counts(None).await? {
+    for count in view.outbox_view().consume_counts(None, i64::MAX).await?.counts {
         match count.status {
             ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed => {
                 unsettled += count.events

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use chrono::Utc;
 use handover_contract::samples::{due_at, unordered};
 use handover_events::{ConsumeStatus, OutboxStatus, TenantId};
+use handover_outbox::operations::MAX_IDS_COUNTED;
 use handover_outbox::ports::{
     Broker, ConsumedFilter, Consumption, DueQuery, Expected, FailedPublish, Message, OnFailed, OutboxRow,
     Outgoing, PublishOutcome, Store,
@@ -189,9 +190,9 @@ async fn duration_of_operator_queries_on_100000_rows_is_printed() {
     let mut view = store.view().await.unwrap();
     for tenant in [None, Some(TenantId::DEFAULT)] {
         let start = Instant::now();
-        view.outbox_view().outbox_counts(tenant).await.unwrap();
+        view.outbox_view().outbox_counts(tenant, MAX_IDS_COUNTED).await.unwrap();
         let outbox_counts = start.elapsed();
-        view.outbox_view().consume_counts(tenant).await.unwrap();
+        view.outbox_view().consume_counts(tenant, MAX_IDS_COUNTED).await.unwrap();
         let log_counts = start.elapsed() - outbox_counts;
         view.outbox_view().blocked_page(&unordered(), tenant, None, 100).await.unwrap();
         let blocked = start.elapsed() - outbox_counts - log_counts;

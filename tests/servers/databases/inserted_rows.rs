@@ -186,7 +186,7 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
             .unwrap()
             .is_empty()
     );
-    view.outbox_view().outbox_counts(None).await.unwrap();
+    view.outbox_view().outbox_counts(None, i64::MAX).await.unwrap();
     view.outbox_view().outbox_backlog(0..i64::MAX, start()).await.unwrap();
 }
 

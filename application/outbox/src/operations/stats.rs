@@ -11,11 +11,15 @@ use super::{OperationError, Operator};
 use crate::consumers::broker_timeout;
 use crate::figures::{ConsumerFigures, Figures};
 use crate::outbox::Outbox;
-use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
+use crate::ports::{ConsumeCounts, OnFailed, OutboxCounts, QueueDepth};
 use crate::process_report::{reported, reported_outage, running_on_failed};
 
 /// Maximum number of blocked aggregates that are counted.
 pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
+
+/// Number of newest ids of the outbox, and of the consume log, among which `SENT` rows and `SUCCESS` records are counted.
+/// Other states are counted completely: an index contains just their rows.
+pub const MAX_IDS_COUNTED: i64 = 100_000;
 
 /// Number of events per state at one consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,8 +30,10 @@ pub struct ConsumerStats {
     pub processing: u64,
     /// Events that wait for an earlier event or for a lock.
     pub waiting: u64,
-    /// Applied events.
+    /// Applied events among the newest [`MAX_IDS_COUNTED`] ids of the consume log.
     pub success: u64,
+    /// Whether the consume log has older records, of any consumer: applied events among them are not counted.
+    pub more_success: bool,
     /// Events whose last attempt failed and that will be retried.
     pub failed: u64,
     /// Events that failed permanently.
@@ -48,11 +54,11 @@ pub struct BrokerState {
 /// Current statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
-    /// Outbox rows per status.
+    /// Outbox rows per status; `SENT` rows among the newest [`MAX_IDS_COUNTED`] ids.
     pub outbox: OutboxCounts,
     /// Age of the oldest pending event that was never confirmed.
     pub oldest_pending: Option<Duration>,
-    /// Consumers by name: all registered consumers, and former consumers that still have records.
+    /// Consumers by name: all registered consumers, and former consumers that still have counted records.
     pub consumers: Vec<ConsumerStats>,
     /// Dead letters without a final decision.
     pub open_dead_letters: u64,
@@ -80,8 +86,8 @@ pub async fn stats(
 ) -> Result<Stats, OperationError> {
     let tenant = operator.visible(tenant)?;
     let mut view = outbox.view().await?;
-    let events = view.outbox_view().outbox_counts(tenant).await?;
-    let counts = view.outbox_view().consume_counts(tenant).await?;
+    let events = view.outbox_view().outbox_counts(tenant, MAX_IDS_COUNTED).await?;
+    let counts = view.outbox_view().consume_counts(tenant, MAX_IDS_COUNTED).await?;
     let by_queue = view.outbox_view().undecided_dead_letters(tenant).await?;
     let open_dead_letters = by_queue.into_iter().map(|(_, open)| open).sum();
     let blocked = match running_on_failed(outbox, view.outbox_view()).await? {
@@ -122,14 +128,15 @@ pub async fn stats(
     })
 }
 
-fn by_consumer(outbox: &Outbox, counts: Vec<ConsumeCount>, recent: &Figures) -> Vec<ConsumerStats> {
+fn by_consumer(outbox: &Outbox, counted: ConsumeCounts, recent: &Figures) -> Vec<ConsumerStats> {
     let named = |name: &str| {
         let recent = recent.consumers.get(name).cloned().unwrap_or_default();
-        ConsumerStats { consumer: name.to_owned(), recent, ..ConsumerStats::default() }
+        let more_success = counted.more_success;
+        ConsumerStats { consumer: name.to_owned(), more_success, recent, ..ConsumerStats::default() }
     };
     let mut consumers: BTreeMap<String, ConsumerStats> =
         outbox.consumers.iter().map(|it| (it.consumer.clone(), named(&it.consumer))).collect();
-    for count in counts {
+    for count in counted.counts {
         let stats = consumers.entry(count.consumer.clone()).or_insert_with(|| named(&count.consumer));
         let field = match count.status {
             ConsumeStatus::Processing => &mut stats.processing,

@@ -130,6 +130,17 @@ pub struct ConsumeCount {
     pub events: u64,
 }
 
+/// Number of events by consumer and state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConsumeCounts {
+    /// Sorted by the name of the consumer, then of the state. Of the `SUCCESS` records, only those with the newest ids
+    /// are counted.
+    pub counts: Vec<ConsumeCount>,
+    /// Whether the log has records with older ids, of any tenant, consumer and state: the `SUCCESS` ones among them are
+    /// not counted.
+    pub more_success: bool,
+}
+
 /// An event that a consumer handles and has not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unapplied {
@@ -228,9 +239,14 @@ pub trait ConsumeQueries: Send {
     /// All records about these aggregates, in any order. May read the whole log; used for repair only.
     async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError>;
 
-    /// Counts the records of a tenant (`None`: all tenants) by consumer and status, sorted by the name of the consumer,
-    /// then of the status.
-    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError>;
+    /// Counts the records of a tenant (`None`: all tenants) by consumer and status. A `SUCCESS` record is counted only if
+    /// its id is greater than the greatest id of the log minus `max_ids`. The cost MUST NOT depend on the number of older
+    /// `SUCCESS` records.
+    async fn consume_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<ConsumeCounts, StoreError>;
 
     /// Subscription of the consumer, if it ever subscribed.
     async fn consumer_subscription(

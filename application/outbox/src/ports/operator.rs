@@ -97,8 +97,10 @@ pub struct OutboxCounts {
     pub new: u64,
     /// Number of `RETRY` rows: to be published again.
     pub retry: u64,
-    /// Number of `SENT` rows: confirmed by the broker.
+    /// Number of `SENT` rows: confirmed by the broker. Only the rows with the newest ids are counted.
     pub sent: u64,
+    /// Whether the outbox has rows with older ids, of any tenant and status: the `SENT` ones among them are not counted.
+    pub more_sent: bool,
     /// Number of `FAILED` rows: failed permanently.
     pub failed: u64,
     /// Creation time of the oldest `NEW` or `RETRY` event that was never confirmed (`create_time`).
@@ -176,8 +178,13 @@ pub trait OperatorQueries: Send {
         limit: u32,
     ) -> Result<Vec<UnreadableRow>, StoreError>;
 
-    /// Counts the rows of a tenant (`None`: all tenants).
-    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;
+    /// Counts the rows of a tenant (`None`: all tenants). A `SENT` row is counted only if its id is greater than the
+    /// greatest id of the outbox minus `max_ids`. The cost MUST NOT depend on the number of older `SENT` rows.
+    async fn outbox_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<OutboxCounts, StoreError>;
 
     /// The events of all tenants that wait to be published and whose rows have ids in this range. A row is due as in
     /// [`OutboxQueries::outbox_due`](super::OutboxQueries::outbox_due), also if an earlier event of its aggregate blocks it.

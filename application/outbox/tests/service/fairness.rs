@@ -125,7 +125,7 @@ impl Backlogged {
 
     async fn sent(&self) -> u64 {
         let mut view = self.library.outbox.view().await.unwrap();
-        view.outbox_view().outbox_counts(None).await.unwrap().sent
+        view.outbox_view().outbox_counts(None, i64::MAX).await.unwrap().sent
     }
 
     /// A subscription of the consumers' queue.

@@ -1,13 +1,13 @@
-//! Tests of the operators' lists if the table has more rows than are searched for one page.
+//! Tests of the operators' lists and counts if a table has more rows than are searched for them.
 
-use handover_events::{ConsumeStatus, TenantId, Trace};
+use handover_events::{AggregateRef, ConsumeStatus, TenantId, Trace};
 use handover_outbox::Page;
 use handover_outbox::operations::{self, Operator};
 use handover_outbox::ports::*;
 
 use crate::library::Library;
 
-/// Number of ids in a table: more than the 100,000 ids that are searched for one page of a list at most.
+/// Number of ids in a table: more than the 100,000 ids that are searched for one page of a list, or counted, at most.
 const MANY: i64 = 100_010;
 
 fn operator() -> Operator {
@@ -54,13 +54,12 @@ async fn list_searches_limited_number_of_rows_per_page_if_event_type_is_rare() {
     assert_eq!(rows_per_page(async |cursor| list(of_book.clone(), cursor).await).await, [1]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() {
-    let library = Library::sending([]);
+/// Records the event `n` as applied, for each of [`MANY`] events.
+async fn record_many(library: &Library, consumer: impl Fn(i64) -> &'static str) {
     let records = (1..=MANY).map(|n| {
         let event = library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, "{}");
         Consumption {
-            consumer: if n <= 2 { "audit" } else { "loans" }.to_owned(),
+            consumer: consumer(n).to_owned(),
             event_id: event.event_id,
             event_type: event.event_type,
             aggregate: event.aggregate,
@@ -82,6 +81,12 @@ async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() 
     let mut unit = library.tx.begin().await.unwrap();
     unit.outbox().record(&records.collect::<Vec<_>>()).await.unwrap();
     unit.commit().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() {
+    let library = Library::sending([]);
+    record_many(&library, |n| if n <= 2 { "audit" } else { "loans" }).await;
     let list = async |filter: ConsumedFilter, cursor| {
         operations::consumptions(&library.outbox, &operator(), filter, cursor, 10).await.unwrap()
     };
@@ -90,4 +95,31 @@ async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() 
     let of_event =
         ConsumedFilter { event_id: Some(crate::library::event_id("e-1")), ..ConsumedFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_event.clone(), cursor).await).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stats_count_sent_and_applied_events_among_limited_number_of_ids() {
+    let library = Library::sending([]);
+    let statistics = async || operations::stats(&library.outbox, &operator(), None).await.unwrap();
+    assert!(!statistics().await.outbox.more_sent);
+    let events = (1..=MANY).map(|n| ReceivedEvent {
+        event_id: crate::library::event_id(&format!("e-{n}")),
+        event_type: "BOOK_LENT".to_owned(),
+        aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: n.into() },
+        aggregate_seq: 1,
+        payload: "{}".to_owned(),
+        metadata: EventMetadata::default(),
+        occurred_at: library.outbox.now(),
+        received_at: library.outbox.now(),
+        max_retry_count: 0,
+        routing_key: None,
+    });
+    let mut unit = library.tx.begin().await.unwrap();
+    unit.outbox().receive(&events.collect::<Vec<_>>()).await.unwrap();
+    unit.commit().await.unwrap();
+    record_many(&library, |_| "loans").await;
+    let stats = statistics().await;
+    assert_eq!((stats.outbox.sent, stats.outbox.more_sent), (100_000, true));
+    let loans = &stats.consumers[0];
+    assert_eq!((loans.consumer.as_str(), loans.success, loans.more_success), ("loans", 100_000, true));
 }

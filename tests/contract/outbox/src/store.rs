@@ -164,6 +164,7 @@ crate::rules! { store_rules: StoreRig;
         rows_of_many_aggregates_are_returned_completely,
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
+        sent_rows_are_counted_among_the_newest_ids,
         the_backlog_counts_pending_rows_and_ages_due_ones,
         the_backlog_of_a_range_has_the_rows_with_its_ids,
         a_readable_row_is_not_listed_as_unreadable,
@@ -246,6 +247,7 @@ crate::rules! { store_rules: StoreRig;
         every_part_of_a_filter_narrows_the_page_of_the_log,
         pages_of_the_log_can_be_filtered_by_each_status,
         rows_of_the_log_are_counted_by_consumer_and_status,
+        applied_events_are_counted_among_the_newest_ids,
     ]
     consumer_catch_up: [
         an_event_without_settled_record_is_unapplied,

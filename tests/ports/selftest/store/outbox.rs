@@ -297,9 +297,19 @@ faults! { broken_by(Fault) {
         "an_aggregate_with_a_failed_event_is_waiting_only_if_on_failed_is_continue",
     ]
     counts_include_all_tenants: CountsIncludeAllTenants breaks [
+        "applied_events_are_counted_among_the_newest_ids",
         "rows_are_counted_for_one_tenant_or_all",
         "rows_of_the_log_are_counted_by_consumer_and_status",
+        "sent_rows_are_counted_among_the_newest_ids",
         "undecided_dead_letters_are_open_or_being_replayed",
+    ]
+    counts_include_all_ids: CountsIncludeAllIds breaks [
+        "applied_events_are_counted_among_the_newest_ids",
+        "sent_rows_are_counted_among_the_newest_ids",
+    ]
+    counts_omit_older_ids: CountsOmitOlderIds breaks [
+        "applied_events_are_counted_among_the_newest_ids",
+        "sent_rows_are_counted_among_the_newest_ids",
     ]
     backlog_counts_future_retries_as_due: BacklogCountsFutureRetriesAsDue breaks [
         "the_backlog_counts_pending_rows_and_ages_due_ones",

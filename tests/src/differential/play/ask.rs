@@ -91,7 +91,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                     .map(without_numbers),
             )
         }
-        Query::OutboxCounts(t) => rendered(view.outbox_view().outbox_counts(t.map(tenant)).await),
+        Query::OutboxCounts(t) => rendered(view.outbox_view().outbox_counts(t.map(tenant), i64::MAX).await),
         Query::Backlog { at } => {
             let backlog = view.outbox_view().outbox_backlog(0..i64::MAX, moment(at)).await;
             let failed = view.outbox_view().unreleased_failed_rows().await;
@@ -131,7 +131,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             let events: Vec<_> = events.into_iter().map(event_id).collect();
             rendered(view.outbox_view().history_of(&events).await)
         }
-        Query::ConsumeCounts(t) => rendered(view.outbox_view().consume_counts(t.map(tenant)).await),
+        Query::ConsumeCounts(t) => rendered(view.outbox_view().consume_counts(t.map(tenant), i64::MAX).await),
         Query::Consumption(consumer, event) => rendered(
             view.outbox_view().consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)),
         ),

@@ -131,6 +131,8 @@ pub enum Fault {
     BlockedCountsAllPendingRows,
     BlockedAggregatesAreAlsoWaiting,
     CountsIncludeAllTenants,
+    CountsIncludeAllIds,
+    CountsOmitOlderIds,
     BacklogCountsFutureRetriesAsDue,
     FailedRowsIncludeReleasedOnes,
     BacklogIncludesEndOfRange,

@@ -132,14 +132,17 @@ async fn stats_show_counts_and_broker_state() {
     assert_eq!(stats["alerts"], json!([]));
     assert_eq!(
         stats["outbox"],
-        json!({ "new": 2, "retry": 0, "sent": 0, "failed": 2, "oldestPendingSeconds": 61 })
+        json!({
+            "new": 2, "retry": 0, "sent": 0, "moreSent": false, "failed": 2, "oldestPendingSeconds": 61
+        })
     );
     let consumers = stats["consumers"].as_array().unwrap();
     assert_eq!(consumers.len(), 9, "{consumers:?}");
     let inventory = consumers.iter().find(|consumer| consumer["consumer"] == "inventory").unwrap();
     let recent = json!({ "attempts": 0, "meanCostMs": null, "maxCostMs": 0, "commitToEffect": times });
     let expected = json!({
-        "consumer": "inventory", "processing": 0, "waiting": 0, "success": 0, "failed": 0, "dead": 1, "recent": recent,
+        "consumer": "inventory", "processing": 0, "waiting": 0, "success": 0, "moreSuccess": false, "failed": 0, "dead": 1,
+        "recent": recent,
     });
     assert_eq!(inventory, &expected);
     assert_eq!(
@@ -158,7 +161,7 @@ async fn stats_show_counts_and_broker_state() {
     assert_eq!(world.get_ops_data("stats").await["queues"], Value::Null);
     let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
     let other = world.get("/api/v1/ops/stats").token(&other_tenant).send().await.expect(200, "00000").data;
-    let none = json!({ "new": 0, "retry": 0, "sent": 0, "failed": 0, "oldestPendingSeconds": null });
+    let none = json!({ "new": 0, "retry": 0, "sent": 0, "moreSent": false, "failed": 0, "oldestPendingSeconds": null });
     assert_eq!((&other["outbox"], &other["deadLetters"]), (&none, &json!({ "open": 0 })));
     world.get("/api/v1/ops/stats?tenantId=1").token(&other_tenant).send().await.expect(404, "A0404");
 }

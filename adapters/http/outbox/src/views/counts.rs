@@ -119,7 +119,10 @@ crate::views! {
     OutboxStatsView as OutboxStats {
         new: u64,
         retry: u64,
+        /// Among the newest 100,000 ids of the outbox.
         sent: u64,
+        /// Whether the outbox has older rows, of any tenant and status: SENT ones among them are not counted.
+        more_sent: bool,
         failed: u64,
         oldest_pending_seconds: Option<u64>,
     }
@@ -130,7 +133,10 @@ crate::views! {
         consumer: String,
         processing: u64,
         waiting: u64,
+        /// Among the newest 100,000 ids of the consume log.
         success: u64,
+        /// Whether the consume log has older records, of any tenant, consumer and state: SUCCESS ones among them are not counted.
+        more_success: bool,
         failed: u64,
         dead: u64,
         recent: RecentConsumerStatsView,
@@ -157,6 +163,7 @@ impl From<Stats> for StatsView {
                 new: stats.outbox.new,
                 retry: stats.outbox.retry,
                 sent: stats.outbox.sent,
+                more_sent: stats.outbox.more_sent,
                 failed: stats.outbox.failed,
                 oldest_pending_seconds: stats.oldest_pending.map(|age| age.as_secs()),
             },
@@ -185,13 +192,14 @@ impl From<Stats> for StatsView {
 
 impl From<ConsumerStats> for ConsumerStatsView {
     fn from(stats: ConsumerStats) -> ConsumerStatsView {
-        let ConsumerStats { consumer, processing, waiting, success, failed, dead, recent } = stats;
+        let ConsumerStats { consumer, processing, waiting, success, more_success, failed, dead, recent } =
+            stats;
         let recent = RecentConsumerStatsView {
             attempts: recent.attempts,
             mean_cost_ms: recent.mean_cost_ms(),
             max_cost_ms: recent.max_cost_ms,
             commit_to_effect: TimesView::from(&recent.commit_to_effect),
         };
-        ConsumerStatsView { consumer, processing, waiting, success, failed, dead, recent }
+        ConsumerStatsView { consumer, processing, waiting, success, more_success, failed, dead, recent }
     }
 }

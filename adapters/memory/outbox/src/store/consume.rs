@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use handover_outbox::ports::{
-    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
-    Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
+    ConsumeCount, ConsumeCounts, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter,
+    ConsumerSubscription, Consumption, Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
 use super::outbox_index::{of_aggregate, sent_between};
@@ -280,11 +280,19 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+    async fn consume_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<ConsumeCounts, StoreError> {
         self.read_outbox(|statement| {
             let rows = statement.consumptions();
-            let counted =
-                rows.all().filter(|row| tenant.is_none_or(|tenant| row.is.aggregate.tenant == tenant));
+            let newest = rows.all().map(|row| row.id).max().unwrap_or_default();
+            let is_newest = |id: i64| id > newest.saturating_sub(max_ids);
+            let counted = rows
+                .all()
+                .filter(|row| tenant.is_none_or(|tenant| row.is.aggregate.tenant == tenant))
+                .filter(|row| row.is.status != ConsumeStatus::Success || is_newest(row.id));
             let mut counts: BTreeMap<(&str, &str), ConsumeCount> = BTreeMap::new();
             for row in counted {
                 let (consumer, status) = (row.is.consumer.as_str(), row.is.status);
@@ -295,7 +303,10 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
                 });
                 count.events += 1;
             }
-            counts.into_values().collect()
+            ConsumeCounts {
+                counts: counts.into_values().collect(),
+                more_success: rows.all().any(|row| !is_newest(row.id)),
+            }
         })
         .await
     }

@@ -133,16 +133,23 @@ impl<X: Tables> OperatorQueries for MemoryUnit<X> {
         self.read_outbox(|_| Vec::new()).await
     }
 
-    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+    async fn outbox_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<OutboxCounts, StoreError> {
         self.read_outbox(|statement| {
             let rows = statement.outbox();
+            let newest = rows.all().map(|row| row.id).max().unwrap_or_default();
+            let is_newest = |row: &OutboxRow| row.id > newest.saturating_sub(max_ids);
             let counted = rows.all().filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
-            let mut counts = OutboxCounts::default();
+            let more_sent = rows.all().any(|row| !is_newest(row));
+            let mut counts = OutboxCounts { more_sent, ..OutboxCounts::default() };
             for row in counted {
                 match row.status {
                     OutboxStatus::New => counts.new += 1,
                     OutboxStatus::Retry => counts.retry += 1,
-                    OutboxStatus::Sent => counts.sent += 1,
+                    OutboxStatus::Sent => counts.sent += u64::from(is_newest(row)),
                     OutboxStatus::Failed => counts.failed += 1,
                 }
                 if row.status.is_pending() && row.sent_time.is_none() {

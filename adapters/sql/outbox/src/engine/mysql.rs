@@ -247,6 +247,11 @@ impl Dialect for MysqlDialect {
         format!("FORCE INDEX ({name})")
     }
 
+    fn primary_key(&self) -> &'static str {
+        // MySQL may otherwise read every row of a status by its index.
+        "FORCE INDEX (PRIMARY)"
+    }
+
     fn failed(&self) -> String {
         self.index("idx_status_time")
     }

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use handover_outbox::ports::{
-    ConsumeCount, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter, ConsumerSubscription, Consumption,
-    Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
+    ConsumeCount, ConsumeCounts, ConsumeQueries, ConsumeRecord, Consumed, ConsumedFilter,
+    ConsumerSubscription, Consumption, Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
 use super::outbox_table::OutboxTable;
-use super::page::Page;
+use super::page::{NewestIds, Page};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::{Fields, Row};
 use crate::session::Session;
@@ -103,16 +103,35 @@ pub(super) fn of_events(events: &[EventId]) -> (String, Vec<Value>) {
     (sql, events.iter().map(Value::from).collect())
 }
 
-/// The number of records for each consumer and status.
-pub(super) fn counts(tenant: Option<TenantId>) -> (String, Vec<Value>) {
-    let (tenant_condition, values) = match tenant {
-        None => ("", Vec::new()),
-        Some(tenant) => ("WHERE tenant_id = ?", values![tenant.get()]),
+/// The predicate of the partial index idx_consume_open, word for word; otherwise SQLite does not use it.
+const OPEN: &str = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
+
+/// The number of records for each consumer and status; `SUCCESS` records with the newest ids only.
+pub(super) fn counts(
+    dialect: &dyn Dialect,
+    tenant: Option<TenantId>,
+    newest: &NewestIds,
+) -> (String, Vec<Value>) {
+    let tenant = tenant.map(TenantId::get);
+    let of_tenant = match tenant {
+        None => String::new(),
+        Some(_) => format!("AND {} = ?", dialect.unindexed("l.tenant_id")),
     };
-    let sql = format!(
-        "SELECT consumer, status, count(*) AS events FROM event_consume_log {tenant_condition} GROUP BY consumer, status"
+    let count = |index: &str, condition: &str| {
+        format!(
+            "SELECT l.consumer, l.status, count(*) AS events FROM event_consume_log l {index} \
+             WHERE {condition} {of_tenant} GROUP BY l.consumer, l.status"
+        )
+    };
+    let open = count(&dialect.index("idx_consume_open"), &format!("l.{OPEN}"));
+    let applied = count(
+        dialect.primary_key(),
+        &format!("{} AND {} = 'SUCCESS'", NewestIds::contain("l"), dialect.unindexed("l.status")),
     );
-    (sql, values)
+    let mut values: Vec<Value> = tenant.map(Value::from).into_iter().collect();
+    values.extend(newest.values());
+    values.extend(tenant.map(Value::from));
+    (format!("{open} UNION ALL {applied}"), values)
 }
 
 pub(super) fn page(
@@ -133,11 +152,9 @@ pub(super) fn page(
         .with("status = ?", filter.status.map(ConsumeStatus::as_str))
         .with("consume_time >= ?", filter.from)
         .with("consume_time < ?", filter.to);
-    // The predicate of the partial index idx_consume_open, word for word; otherwise SQLite does not use it.
-    let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
     let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);
     let is_open = is_open && filter.event_id.is_none();
-    if is_open { page.and(open, []) } else { page }.limit(most)
+    if is_open { page.and(OPEN, []) } else { page }.limit(most)
 }
 
 fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
@@ -367,8 +384,13 @@ impl ConsumeQueries for Session {
         Ok(found)
     }
 
-    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
-        let (sql, values) = counts(tenant);
+    async fn consume_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<ConsumeCounts, StoreError> {
+        let newest = self.newest_ids("event_consume_log", max_ids).await?;
+        let (sql, values) = counts(self.dialect, tenant, &newest);
         let rows = self.fetch(&sql, values).await?;
         let count = |row: &Row| {
             let row = row.of("event_consume_log", "consumer");
@@ -379,7 +401,7 @@ impl ConsumeQueries for Session {
         let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
         // The counts are sorted here, because the collations of the engines differ.
         counts.sort_by(|a, b| (&a.consumer, a.status.as_str()).cmp(&(&b.consumer, b.status.as_str())));
-        Ok(counts)
+        Ok(ConsumeCounts { counts, more_success: newest.has_older })
     }
 
     async fn consumer_subscription(

@@ -211,8 +211,12 @@ impl OperatorQueries for Session {
         self.unreadable(tenant, after, most).await
     }
 
-    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
-        self.count_rows(tenant).await
+    async fn outbox_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<OutboxCounts, StoreError> {
+        self.count_rows(tenant, max_ids).await
     }
 
     async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
+use handover_events::{AggregateRef, EventId, Partition, TenantId};
 use handover_outbox::ports::{
     Backlog, Blocked, Numbered, OnFailed, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError,
     UnorderedTypes, UnreadableRow,
@@ -12,7 +12,7 @@ use handover_outbox::ports::{
 
 use super::outbox_due::{EARLIER, LATER, SAME, is_ordered, names};
 use super::outbox_table::{OutboxTable, select};
-use super::page::Page;
+use super::page::{NewestIds, Page};
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
@@ -119,6 +119,44 @@ pub(super) fn waiting(
         ),
     }
     .limit(most)
+}
+
+/// The number of rows for each status, with the time of the oldest pending one; `SENT` rows with the newest ids only. It is
+/// one statement, so that a row whose status changes is counted once.
+pub(super) fn counts(
+    dialect: &dyn Dialect,
+    tenant: Option<TenantId>,
+    newest: &NewestIds,
+) -> (String, Vec<Value>) {
+    let tenant = tenant.map(TenantId::get);
+    let of_tenant = |alias: &str| match tenant {
+        None => String::new(),
+        Some(_) => format!("AND {alias}.tenant_id = ?"),
+    };
+    let sql = format!(
+        "SELECT count(CASE WHEN o.status = 'NEW' THEN 1 END) AS new_events, \
+         count(CASE WHEN o.status = 'RETRY' THEN 1 END) AS retries, \
+         min(CASE WHEN o.sent_time IS NULL THEN o.create_time END) AS oldest, \
+         (SELECT count(*) FROM outbox_events f {by_status} WHERE f.status = 'FAILED' {failed_of_tenant}) AS failed, \
+         (SELECT count(*) FROM outbox_events s {by_id} \
+         WHERE {is_newest} AND {status} = 'SENT' {sent_of_tenant}) AS sent \
+         FROM outbox_events o {pending} WHERE {is_pending} {pending_of_tenant}",
+        // The index of failed rows leaves out released ones.
+        by_status = dialect.index("idx_status_time"),
+        failed_of_tenant = of_tenant("f"),
+        by_id = dialect.primary_key(),
+        is_newest = NewestIds::contain("s"),
+        status = dialect.unindexed("s.status"),
+        sent_of_tenant = of_tenant("s"),
+        pending = dialect.index("idx_outbox_pending"),
+        is_pending = dialect.pending(),
+        pending_of_tenant = of_tenant("o"),
+    );
+    let tenant = || tenant.map(Value::from);
+    let mut values: Vec<Value> = tenant().into_iter().collect();
+    values.extend(newest.values());
+    values.extend(tenant().into_iter().chain(tenant()));
+    (sql, values)
 }
 
 /// Decodes a row of [`blocked`] or [`waiting`].
@@ -230,33 +268,24 @@ impl Session {
         }
     }
 
-    pub(super) async fn count_rows(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
-        let (counted, pending, values) = match tenant {
-            None => ("", "", Vec::new()),
-            Some(tenant) => {
-                ("WHERE e.tenant_id = ?", "AND o.tenant_id = ?", values![tenant.get(), tenant.get()])
-            }
-        };
-        let sql = format!(
-            "SELECT e.status, count(*) AS events, (SELECT min(o.create_time) FROM outbox_events o {index} \
-             WHERE {is_pending} AND o.sent_time IS NULL {pending}) AS oldest FROM outbox_events e {counted} GROUP BY e.status",
-            index = self.dialect.index("idx_outbox_pending"),
-            is_pending = self.dialect.pending(),
-        );
-        let mut counts = OutboxCounts::default();
-        for row in &self.fetch(&sql, values).await? {
-            let row = row.of("outbox_events", "status");
-            let events = row.id("events")?;
-            match row.named("status")? {
-                OutboxStatus::New => counts.new = events,
-                OutboxStatus::Retry => counts.retry = events,
-                OutboxStatus::Sent => counts.sent = events,
-                OutboxStatus::Failed => counts.failed = events,
-            }
+    pub(super) async fn count_rows(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<OutboxCounts, StoreError> {
+        let newest = self.newest_ids("outbox_events", max_ids).await?;
+        let (sql, values) = counts(self.dialect, tenant, &newest);
+        let Some(row) = self.fetch_one(&sql, values).await? else { return Ok(OutboxCounts::default()) };
+        let row = row.of("outbox_events", "status");
+        Ok(OutboxCounts {
+            new: row.id("new_events")?,
+            retry: row.id("retries")?,
+            sent: row.id("sent")?,
+            more_sent: newest.has_older,
+            failed: row.id("failed")?,
             // An unreadable time may be the earliest, so the oldest pending row is then unknown.
-            counts.oldest_pending = row.opt_time("oldest").unwrap_or_default();
-        }
-        Ok(counts)
+            oldest_pending: row.opt_time("oldest").unwrap_or_default(),
+        })
     }
 
     pub(super) async fn count_backlog(

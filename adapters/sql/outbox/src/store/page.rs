@@ -1,5 +1,9 @@
-//! Keyset pagination by id.
+//! Keyset pagination by id, and the newest ids of a table.
 
+use handover_outbox::ports::StoreError;
+
+use crate::row::Row;
+use crate::session::Session;
 use crate::value::{Value, values};
 
 /// A query for one page: the rows beyond a bound that meet every condition.
@@ -49,5 +53,50 @@ impl Page {
     pub(super) fn limit(mut self, most: u32) -> (String, Vec<Value>) {
         self.values.push(most.into());
         (format!("{} ORDER BY {} {} LIMIT ?", self.sql, self.id, self.order), self.values)
+    }
+}
+
+/// The newest ids of a table: those above `after`.
+pub(super) struct NewestIds {
+    pub(super) after: i64,
+    /// Whether the table has older rows.
+    pub(super) has_older: bool,
+}
+
+impl NewestIds {
+    /// The condition that the id of the row `alias` is one of these. It has two bounds: for one, PostgreSQL expects a third
+    /// of the table in a plan that it makes before it knows the value.
+    pub(super) fn contain(alias: &str) -> String {
+        format!("{alias}.id > ? AND {alias}.id <= ?")
+    }
+
+    /// The values of [`NewestIds::contain`].
+    pub(super) fn values(&self) -> Vec<Value> {
+        values![self.after, i64::MAX]
+    }
+}
+
+/// The greatest id of a table that is at most as great as the bound one.
+pub(super) fn greatest_id(table: &'static str) -> String {
+    format!("SELECT max(id) AS id FROM {table} WHERE id <= ?")
+}
+
+impl Session {
+    /// At most `max_ids` newest ids of a table.
+    pub(super) async fn newest_ids(
+        &mut self,
+        table: &'static str,
+        max_ids: i64,
+    ) -> Result<NewestIds, StoreError> {
+        let greatest = self.greatest_id_up_to(table, i64::MAX).await?.unwrap_or_default();
+        let after = greatest.saturating_sub(max_ids);
+        let has_older = self.greatest_id_up_to(table, after).await?.is_some();
+        Ok(NewestIds { after, has_older })
+    }
+
+    async fn greatest_id_up_to(&mut self, table: &'static str, id: i64) -> Result<Option<i64>, StoreError> {
+        let row = self.fetch_one(&greatest_id(table), values![id]).await?;
+        let id = |row: &Row| row.of(table, "id").opt_int("id");
+        Ok(row.as_ref().map(id).transpose()?.flatten())
     }
 }

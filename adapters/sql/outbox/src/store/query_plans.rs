@@ -24,6 +24,7 @@ use uuid::Uuid;
 use self::explaining::ExplainingConnection;
 use super::outbox_ahead::{extent, rows_ahead};
 use super::outbox_due::in_order_of_ids;
+use super::page::{NewestIds, greatest_id};
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
 use crate::engine::sqlite::SqliteOptions;
 use crate::session::Session;
@@ -136,6 +137,9 @@ async fn operator_queries_use_an_index() {
             100,
         )
     };
+    let newest = NewestIds { after: 9, has_older: true };
+    let outbox_counts = |tenant| outbox_operations::counts(dialect, tenant, &newest);
+    let consume_counts = |tenant| consume::counts(dialect, tenant, &newest);
     let cases = [
         (blocked(None, None), "SCAN o USING INDEX idx_outbox_failed"),
         (blocked(tenant, Some(9)), "SCAN o USING INDEX idx_outbox_failed"),
@@ -151,8 +155,15 @@ async fn operator_queries_use_an_index() {
             "SEARCH event_consume_log USING INDEX idx_consume_event",
         ),
         (consume::page(dialect, &dead, None, 100), "SEARCH event_consume_log USING INDEX idx_consume_open"),
-        (consume::counts(None), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
-        (consume::counts(tenant), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
+        (outbox_counts(None), "SCAN o USING INDEX idx_outbox_pending"),
+        (outbox_counts(tenant), "SEARCH f USING INDEX idx_status_time (status=?)"),
+        (outbox_counts(tenant), "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        (consume_counts(None), "SEARCH l USING INDEX idx_consume_open (status=?)"),
+        (consume_counts(tenant), "SEARCH l USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        (
+            (greatest_id("outbox_events"), vec![Value::from(9_i64)]),
+            "SEARCH outbox_events USING INTEGER PRIMARY KEY (rowid<?)",
+        ),
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
         (
             dead_letters::page(&open_dead_letters, None, 100),
@@ -248,6 +259,10 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     session.outbox_due_ids(&DueQuery { from_id: 9, ..due(OnFailed::Continue) }, 99).await.unwrap();
     session.outbox_backlog(0..i64::MAX, now).await.unwrap();
     session.unreleased_failed_rows().await.unwrap();
+    for of in [None, Some(tenant)] {
+        session.outbox_counts(of, 100).await.unwrap();
+        session.consume_counts(of, 100).await.unwrap();
+    }
     handover_outbox::ports::MonitoringQueries::most_retries(session).await.unwrap();
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();

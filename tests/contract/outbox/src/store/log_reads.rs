@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use handover_events::{AggregateRef, ConsumeStatus, TenantId};
-use handover_outbox::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption, Expected};
+use handover_outbox::ports::{ConsumeCount, ConsumeCounts, Consumed, ConsumedFilter, Consumption, Expected};
 
 use super::consume::{in_status, record};
 use super::{StoreRig, view};
@@ -184,9 +184,26 @@ pub async fn pages_of_the_log_can_be_filtered_by_each_status(rig: &dyn StoreRig)
 }
 
 async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> Vec<(String, ConsumeStatus, u64)> {
-    let counts =
-        view(rig).await.outbox_view().consume_counts(of.map(tenant)).await.expect("cannot count the log");
-    counts.into_iter().map(|ConsumeCount { consumer, status, events }| (consumer, status, events)).collect()
+    let (counts, has_more) = counted_among(rig, of, 100_000).await;
+    assert!(!has_more, "the log is small");
+    counts
+}
+
+async fn counted_among(
+    rig: &dyn StoreRig,
+    of: Option<i64>,
+    max_ids: i64,
+) -> (Vec<(String, ConsumeStatus, u64)>, bool) {
+    let mut view = view(rig).await;
+    let counted = view.outbox_view().consume_counts(of.map(tenant), max_ids).await;
+    let ConsumeCounts { counts, more_success } = counted.expect("cannot count the log");
+    let counts = counts.into_iter();
+    let counts = counts.map(|ConsumeCount { consumer, status, events }| (consumer, status, events)).collect();
+    (counts, more_success)
+}
+
+fn count(consumer: &str, status: ConsumeStatus, events: u64) -> (String, ConsumeStatus, u64) {
+    (consumer.to_owned(), status, events)
 }
 
 /// The log is counted by consumer and status, ordered by name, for one tenant or all.
@@ -205,7 +222,6 @@ pub async fn rows_of_the_log_are_counted_by_consumer_and_status(rig: &dyn StoreR
         ],
     )
     .await;
-    let count = |consumer: &str, status: ConsumeStatus, events: u64| (consumer.to_owned(), status, events);
     let mut all = vec![
         count("Zeta", ConsumeStatus::Dead, 1),
         count("inventory", ConsumeStatus::Success, 3),
@@ -217,4 +233,34 @@ pub async fn rows_of_the_log_are_counted_by_consumer_and_status(rig: &dyn StoreR
     assert_eq!(counted(rig, Some(1)).await, all);
     assert_eq!(counted(rig, Some(2)).await, [count("inventory", ConsumeStatus::Success, 1)]);
     assert_eq!(counted(rig, Some(3)).await, []);
+}
+
+/// `SUCCESS` records are counted among the newest ids of the log, records in other states among all ids.
+pub async fn applied_events_are_counted_among_the_newest_ids(rig: &dyn StoreRig) {
+    record(rig, &[in_status(ConsumeStatus::Dead, row("inventory", "dead"))]).await;
+    assert!(!counted_among(rig, None, 1).await.1, "the only record has one of the newest ids");
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    for consumption in [
+        in_status(ConsumeStatus::Failed, row("inventory", "failed")),
+        in_status(ConsumeStatus::Waiting, row("inventory", "waiting")),
+        in_status(ConsumeStatus::Processing, row("inventory", "processing")),
+        row("inventory", "applied"),
+        Consumption { aggregate: foreign, ..row("webhooks", "foreign") },
+    ] {
+        record(rig, &[consumption]).await;
+    }
+    let unsettled = [
+        count("inventory", ConsumeStatus::Dead, 1),
+        count("inventory", ConsumeStatus::Failed, 1),
+        count("inventory", ConsumeStatus::Processing, 1),
+    ];
+    let waiting = count("inventory", ConsumeStatus::Waiting, 1);
+    let applied = count("inventory", ConsumeStatus::Success, 1);
+    let foreign = count("webhooks", ConsumeStatus::Success, 1);
+    let newest = [&unsettled[..], &[waiting.clone(), foreign.clone()]].concat();
+    assert_eq!(counted_among(rig, None, 1).await, (newest, true));
+    assert_eq!(counted_among(rig, Some(1), 1).await, ([&unsettled[..], &[waiting.clone()]].concat(), true));
+    assert_eq!(counted_among(rig, Some(2), 1).await, (vec![foreign.clone()], true));
+    let all = [&unsettled[..], &[applied, waiting, foreign]].concat();
+    assert_eq!(counted_among(rig, None, i64::MAX).await, (all, false));
 }

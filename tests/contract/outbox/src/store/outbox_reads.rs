@@ -56,7 +56,11 @@ pub async fn rows_of_many_aggregates_are_returned_completely(rig: &dyn StoreRig)
 }
 
 async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> OutboxCounts {
-    view(rig).await.outbox_view().outbox_counts(of.map(tenant)).await.expect("cannot count rows")
+    counted_among(rig, of, 100_000).await
+}
+
+async fn counted_among(rig: &dyn StoreRig, of: Option<i64>, max_ids: i64) -> OutboxCounts {
+    view(rig).await.outbox_view().outbox_counts(of.map(tenant), max_ids).await.expect("cannot count rows")
 }
 
 /// Rows are counted by status, with the creation time of the oldest pending one.
@@ -78,13 +82,20 @@ pub async fn rows_are_counted_by_status(rig: &dyn StoreRig) {
         unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(10)).await.unwrap();
         unit.outbox().mark_failed(&[to_failed("failed"), to_retry("retry", None)], later(10)).await.unwrap();
     });
-    let expected = OutboxCounts { new: 2, retry: 1, sent: 3, failed: 1, oldest_pending: Some(later(5)) };
+    let expected = OutboxCounts {
+        new: 2,
+        retry: 1,
+        sent: 3,
+        more_sent: false,
+        failed: 1,
+        oldest_pending: Some(later(5)),
+    };
     assert_eq!(counted(rig, None).await, expected);
     in_unit!(rig, |unit| {
         let proofs = ["new", "retry", "new-too"].map(confirmed);
         unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), later(11)).await.unwrap();
     });
-    let expected = OutboxCounts { new: 0, retry: 0, sent: 6, failed: 1, oldest_pending: None };
+    let expected = OutboxCounts { sent: 6, failed: 1, ..OutboxCounts::default() };
     assert_eq!(counted(rig, None).await, expected);
 }
 
@@ -102,6 +113,36 @@ pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, Some(2)).await, new(1, -9));
     assert_eq!(counted(rig, Some(3)).await, OutboxCounts::default());
     assert_eq!(counted(rig, None).await, new(3, -9));
+}
+
+/// `SENT` rows are counted among the newest ids of the outbox, rows in other states among all ids.
+pub async fn sent_rows_are_counted_among_the_newest_ids(rig: &dyn StoreRig) {
+    append(rig, &[event("new", 1, 1)]).await;
+    assert!(!counted_among(rig, None, 1).await.more_sent, "the only row has one of the newest ids");
+    append(rig, &[event("retry", 2, 1), event("failed", 3, 1), event("released", 4, 1)]).await;
+    append(rig, &[event("sent", 5, 1)]).await;
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    append(rig, &[NewEvent { aggregate: foreign, ..event("foreign", 7, 1) }]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("sent"), &confirmed("foreign")], later(1)).await.unwrap();
+        let failed = [to_retry("retry", None), to_failed("failed"), to_failed("released")];
+        unit.outbox().mark_failed(&failed, later(1)).await.unwrap();
+        unit.outbox().release(&aggregate(4), &unordered(), later(2)).await.unwrap();
+    });
+    let among = |sent: u64, more_sent: bool| OutboxCounts {
+        new: 1,
+        retry: 1,
+        sent,
+        more_sent,
+        failed: 2,
+        oldest_pending: Some(start()),
+    };
+    assert_eq!(counted_among(rig, None, 1).await, among(1, true));
+    assert_eq!(counted_among(rig, Some(1), 1).await, among(0, true));
+    assert_eq!(counted_among(rig, None, i64::MAX).await, among(2, false));
+    assert_eq!(counted_among(rig, Some(1), i64::MAX).await, among(1, false));
+    let of_foreign = OutboxCounts { sent: 1, more_sent: true, ..OutboxCounts::default() };
+    assert_eq!(counted_among(rig, Some(2), 1).await, of_foreign);
 }
 
 /// The backlog is the number of pending rows, and the time since which the oldest due one of them is due. Failed ones that nobody

@@ -13,6 +13,8 @@ use super::{Case, unit, view};
 /// Primary key of the types that processes have registered for a consumer, on PostgreSQL.
 const REGISTERED_TYPES: &str = "outbox_consumer_types_pkey";
 
+const COUNTED: [&str; 3] = ["idx_consume_open", "event_consume_log_pkey", "PRIMARY"];
+
 pub(super) const CASES: &[Case] = &[
     view!("unapplied rows", ["idx_aggregate", "uk_consumer_event", REGISTERED_TYPES], |view| view
         .outbox_view()
@@ -80,6 +82,12 @@ pub(super) const CASES: &[Case] = &[
             ..ConsumedFilter::default()
         };
         log.consumed_page(&rare, None, 100).await
+    }),
+    view!("counts of the log", COUNTED, |view| async {
+        view.outbox_view().consume_counts(None, 100).await.map(Some)
+    }),
+    view!("counts of the log of a tenant", COUNTED, |view| async {
+        view.outbox_view().consume_counts(Some(TenantId::DEFAULT), 100).await.map(Some)
     }),
     view!("open dead letters", ["idx_dead_letters_undecided"], |view| view.outbox_view().dead_letters_page(
         &DeadLetterFilter {

@@ -36,6 +36,9 @@ const NUMBERED: [&str; 7] = [
     "idx_outbox_archived",
 ];
 
+const COUNTED: [&str; 5] =
+    ["idx_outbox_pending", "idx_outbox_order", "idx_status_time", "outbox_events_pkey", "PRIMARY"];
+
 pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
         .outbox_view()
@@ -84,6 +87,11 @@ pub(super) const CASES: &[Case] = &[
     view!("unreleased failed rows", ["idx_outbox_failed", "idx_status_time"], |view| view
         .outbox_view()
         .unreleased_failed_rows()
+        .map_ok(Some)),
+    view!("counts of the outbox", COUNTED, |view| view.outbox_view().outbox_counts(None, 100).map_ok(Some)),
+    view!("counts of the outbox of a tenant", COUNTED, |view| view
+        .outbox_view()
+        .outbox_counts(Some(TenantId::DEFAULT), 100)
         .map_ok(Some)),
     view!("most retries", ["idx_status_time", "idx_consume_open"], |view| view
         .outbox_view()

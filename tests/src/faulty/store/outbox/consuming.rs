@@ -100,9 +100,18 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
         Ok(rows)
     }
 
-    async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError> {
+    async fn consume_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<ConsumeCounts, StoreError> {
         let tenant = if self.has(Fault::CountsIncludeAllTenants) { None } else { tenant };
-        self.inner().outbox_view().consume_counts(tenant).await
+        let max_ids = if self.has(Fault::CountsIncludeAllIds) { i64::MAX } else { max_ids };
+        let mut counted = self.inner().outbox_view().consume_counts(tenant, max_ids).await?;
+        if self.has(Fault::CountsOmitOlderIds) && counted.more_success {
+            counted.counts.retain(|count| count.status == ConsumeStatus::Success);
+        }
+        Ok(counted)
     }
 }
 

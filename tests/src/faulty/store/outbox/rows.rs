@@ -203,9 +203,18 @@ impl<U: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<U> {
         Ok(found)
     }
 
-    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+    async fn outbox_counts(
+        &mut self,
+        tenant: Option<TenantId>,
+        max_ids: i64,
+    ) -> Result<OutboxCounts, StoreError> {
         let tenant = if self.has(Fault::CountsIncludeAllTenants) { None } else { tenant };
-        self.inner().outbox_view().outbox_counts(tenant).await
+        let max_ids = if self.has(Fault::CountsIncludeAllIds) { i64::MAX } else { max_ids };
+        let counts = self.inner().outbox_view().outbox_counts(tenant, max_ids).await?;
+        if self.has(Fault::CountsOmitOlderIds) && counts.more_sent {
+            return Ok(OutboxCounts { new: 0, retry: 0, failed: 0, ..counts });
+        }
+        Ok(counts)
     }
 
     async fn outbox_backlog(&mut self, ids: Range<i64>, now: DateTime<Utc>) -> Result<Backlog, StoreError> {
@@ -220,7 +229,7 @@ impl<U: MarketView + ?Sized> OperatorQueriesWrapper for Faulty<U> {
 
     async fn unreleased_failed_rows(&mut self) -> Result<u64, StoreError> {
         if self.has(Fault::FailedRowsIncludeReleasedOnes) {
-            return Ok(self.inner().outbox_view().outbox_counts(None).await?.failed);
+            return Ok(self.inner().outbox_view().outbox_counts(None, i64::MAX).await?.failed);
         }
         self.inner().outbox_view().unreleased_failed_rows().await
     }
