@@ -29,6 +29,8 @@ pub struct OutboxFilter {
     pub to: Option<DateTime<Utc>>,
     /// Only rows with an id above this one. If no index supports the filter, this limits the rows that a page reads.
     pub above_id: Option<i64>,
+    /// Only rows with an id below this one: the same limit for a page with the smallest ids first.
+    pub below_id: Option<i64>,
 }
 
 /// A row to be published again.

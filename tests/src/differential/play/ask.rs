@@ -72,6 +72,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 from: from.map(moment),
                 to: to.map(moment),
                 above_id: None,
+                below_id: None,
             };
             rendered(page(view, &filter, skip, limit).await)
         }

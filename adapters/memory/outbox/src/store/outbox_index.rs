@@ -108,6 +108,7 @@ pub(super) fn sent_between<'s>(
 /// Whether the row matches the filter.
 pub(super) fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
     filter.above_id.is_none_or(|id| row.id > id)
+        && filter.below_id.is_none_or(|id| row.id < id)
         && filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
         && filter.status.is_none_or(|status| row.status == status)
         && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)

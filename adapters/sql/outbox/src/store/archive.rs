@@ -124,6 +124,7 @@ pub(super) fn page(
         Some((condition, values)) => page.and(&condition, values),
     };
     page.with("id > ?", filter.above_id)
+        .with("id < ?", filter.below_id)
         .with(&format!("{tenant} = ?"), filter.tenant.map(TenantId::get))
         .with("event_type = ?", filter.event_type.as_ref())
         .with("create_time >= ?", filter.from)

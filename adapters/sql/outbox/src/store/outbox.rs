@@ -47,20 +47,23 @@ impl Access {
 }
 
 /// Adds the conditions of a filter to a page.
-pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter, access: &Access) -> Page {
+pub(super) fn filtered(page: Page, filter: &OutboxFilter, access: &Access) -> Page {
     // Nearly every row is SENT. With the index on the status, almost the whole table would have to be sorted by id, so
     // COALESCE excludes this index.
     let status_condition = match filter.status {
         Some(OutboxStatus::Sent) => "COALESCE(o.status, '') = ?",
         Some(OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Failed) | None => "o.status = ?",
     };
+    // An index on a type would find every row of the type, also outside of the ids that are searched, and sort them.
+    let unindexed = |column: &str| format!("COALESCE({column}, {column})");
     let page = match filter.aggregate_id.as_ref().map(|id| is_aggregate_id("o.", id)) {
         None => page,
         Some((condition, values)) => page.and(&condition, values),
     };
     let page = match access {
-        Access::InOrder => page
-            .with(&format!("{} = ?", dialect.unindexed("o.aggregate_type")), filter.aggregate_type.as_ref()),
+        Access::InOrder => {
+            page.with(&format!("{} = ?", unindexed("o.aggregate_type")), filter.aggregate_type.as_ref())
+        }
         Access::ByAggregate(types) => {
             let types = padded(types);
             let condition = format!("o.aggregate_type IN ({})", placeholders(types.len()));
@@ -68,11 +71,12 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter,
         }
     };
     page.with("o.id > ?", filter.above_id)
+        .with("o.id < ?", filter.below_id)
         .with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
         .with(status_condition, filter.status.map(OutboxStatus::as_str))
-        .with(&format!("{} = ?", dialect.unindexed("o.event_type")), filter.event_type.as_ref())
-        .with(&format!("{} >= ?", dialect.unindexed("o.create_time")), filter.from)
-        .with(&format!("{} < ?", dialect.unindexed("o.create_time")), filter.to)
+        .with(&format!("{} = ?", unindexed("o.event_type")), filter.event_type.as_ref())
+        .with(&format!("{} >= ?", unindexed("o.create_time")), filter.from)
+        .with(&format!("{} < ?", unindexed("o.create_time")), filter.to)
 }
 
 impl Session {
@@ -97,8 +101,7 @@ impl Session {
         let mut found = Vec::new();
         loop {
             let missing = most.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            let (sql, values) =
-                filtered(self.dialect, page(&select, id, bound), filter, &access).limit(missing);
+            let (sql, values) = filtered(page(&select, id, bound), filter, &access).limit(missing);
             let rows = self.fetch(&sql, values).await?;
             let before = found.len();
             found.extend(self.readable(&rows, OutboxTable::read));

@@ -22,9 +22,10 @@ use handover_outbox::ports::{
 use uuid::Uuid;
 
 use self::explaining::ExplainingConnection;
+use super::outbox::{Access, filtered};
 use super::outbox_ahead::{extent, rows_ahead};
 use super::outbox_due::in_order_of_ids;
-use super::page::{NewestIds, greatest_id};
+use super::page::{NewestIds, Page, greatest_id};
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
 use crate::engine::sqlite::SqliteOptions;
 use crate::session::Session;
@@ -140,7 +141,22 @@ async fn operator_queries_use_an_index() {
     let newest = NewestIds { after: 9, has_older: true };
     let outbox_counts = |tenant| outbox_operations::counts(dialect, tenant, &newest);
     let consume_counts = |tenant| consume::counts(dialect, tenant, &newest);
+    let rare = OutboxFilter {
+        tenant,
+        status: Some(OutboxStatus::Sent),
+        event_type: Some("BOOK_LOST".to_owned()),
+        aggregate_type: Some("Book".to_owned()),
+        from: Some(DateTime::UNIX_EPOCH),
+        above_id: Some(9),
+        below_id: Some(100_009),
+        ..OutboxFilter::default()
+    };
+    let (select, id) = Access::InOrder.select(dialect);
+    let in_window = |page| filtered(page, &rare, &Access::InOrder).limit(100);
+    let by_id = "SEARCH o USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
     let cases = [
+        (in_window(Page::above(&select, id, None)), by_id),
+        (in_window(Page::below(&select, id, None)), by_id),
         (blocked(None, None), "SCAN o USING INDEX idx_outbox_failed"),
         (blocked(tenant, Some(9)), "SCAN o USING INDEX idx_outbox_failed"),
         (blocked(tenant, None), "SEARCH e USING INDEX idx_outbox_failed"),

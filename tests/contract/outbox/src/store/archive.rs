@@ -250,6 +250,7 @@ pub async fn archived_events_are_listed_in_pages(rig: &dyn StoreRig) {
     assert_eq!(pages(OutboxFilter { from: Some(later(9)), ..all() }, None, 9).await, ["typed"]);
     assert_eq!(pages(OutboxFilter { to: Some(later(9)), ..all() }, None, 9).await, ["tenant", "b", "a"]);
     assert_eq!(pages(OutboxFilter { above_id: Some(b.id), ..all() }, None, 9).await, ["typed", "tenant"]);
+    assert_eq!(pages(OutboxFilter { below_id: Some(b.id), ..all() }, None, 9).await, ["a"]);
     let by_id = OutboxFilter { aggregate_id: Some(of.id.clone()), ..all() };
     assert_eq!(pages(by_id, None, 9).await, ["tenant", "b", "a"]);
 }

@@ -227,7 +227,9 @@ pub async fn rows_after_a_cursor_are_ordered_by_ascending_id(rig: &dyn StoreRig)
         unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await.unwrap();
     });
     let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
-    for (filter, expected) in [(OutboxFilter::default(), "abcde"), (sent, "bde")] {
+    let below_id = Some(row(rig, "d").await.id);
+    let bounded = OutboxFilter { below_id, ..OutboxFilter::default() };
+    for (filter, expected) in [(OutboxFilter::default(), "abcde"), (sent, "bde"), (bounded, "abc")] {
         let mut seen = String::new();
         let mut after = None;
         loop {
@@ -287,6 +289,7 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
                     from: Some(start()),
                     to: Some(later(1)),
                     above_id: Some(0),
+                    below_id: Some(i64::MAX),
                 }
             }),
             &["plain"],

@@ -172,6 +172,17 @@ pub(super) const CASES: &[Case] = &[
         };
         rows.outbox_page(&rare, None, 100).await
     }),
+    view!("redrive of sent events of a rare type", ["outbox_events_pkey", "PRIMARY"], |view| async {
+        let rows = view.outbox_view();
+        let oldest = rows.outbox_after(&OutboxFilter::default(), None, 1).await?;
+        let rare = OutboxFilter {
+            status: Some(OutboxStatus::Sent),
+            event_type: Some("BOOK_LOST".to_owned()),
+            below_id: oldest.first().map(|row| row.id + 100),
+            ..OutboxFilter::default()
+        };
+        rows.outbox_after(&rare, None, 10_001).await
+    }),
     view!("a page of the events of an aggregate id", ["idx_aggregate"], |view| view
         .outbox_view()
         .outbox_page(
