@@ -19,6 +19,7 @@ mod discard;
 mod erase;
 mod erase_archived;
 mod find_event;
+pub(crate) mod id_window;
 mod known_names;
 mod operator;
 mod read;

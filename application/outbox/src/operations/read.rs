@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
 
 use super::find_event::{ListedEvent, listed, visible_json};
+use super::id_window::{MAX_IDS, is_indexed};
 use super::known_names::FilterNames;
 use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
 use crate::outbox::Outbox;
@@ -103,11 +104,6 @@ pub async fn dead_letters(
     Ok(page)
 }
 
-/// Maximum number of ids that are searched for one page if no index supports the filter. Without this bound, a filter
-/// that few rows match would read the whole table, up to the time limit of the request, and each repetition would do
-/// the same.
-const MAX_IDS_PER_PAGE: i64 = 100_000;
-
 /// The consume log, the last added record first. If no index supports the filter, at most 100,000 ids are searched for
 /// a page: it may have fewer than `limit` records although there is a next page.
 pub async fn consumptions(
@@ -125,7 +121,7 @@ pub async fn consumptions(
         filter.event_id.is_some() || filter.status.is_some_and(|status| status != ConsumeStatus::Success);
     if !is_indexed {
         let newest = log.consumed_page(&all, before, 1).await?;
-        filter.above_id = newest.first().map(|row| row.id - MAX_IDS_PER_PAGE);
+        filter.above_id = newest.first().map(|row| row.id - MAX_IDS);
     }
     let items = log.consumed_page(&filter, before, limit.saturating_add(1)).await?;
     let mut page = Page::cut(items, limit, |row| row.id);
@@ -190,11 +186,9 @@ pub async fn outbox(
     let all = OutboxFilter::default();
     let mut view = outbox.view().await?;
     let rows = view.outbox_view();
-    let is_indexed =
-        filter.aggregate_id.is_some() || filter.status.is_some_and(|status| status != OutboxStatus::Sent);
-    if !is_indexed {
+    if !is_indexed(&filter) {
         let newest = rows.outbox_page(&all, before, 1).await?;
-        filter.above_id = newest.first().map(|row| row.id - MAX_IDS_PER_PAGE);
+        filter.above_id = newest.first().map(|row| row.id - MAX_IDS);
     }
     let items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
     let mut page = Page::cut(items, limit, |row| row.id);
@@ -229,7 +223,7 @@ pub async fn archived_events(
     let archived = view.outbox_view();
     if filter.aggregate_type.is_none() || filter.aggregate_id.is_none() {
         let newest = archived.archived_page(&all, before, 1).await?;
-        filter.above_id = newest.first().map(|event| event.id.saturating_sub(MAX_IDS_PER_PAGE));
+        filter.above_id = newest.first().map(|event| event.id.saturating_sub(MAX_IDS));
     }
     let items = archived.archived_page(&filter, before, limit.saturating_add(1)).await?;
     let mut page = Page::cut(items, limit, |event| event.id);

@@ -9,6 +9,7 @@ use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use tracing::warn;
 
 use super::archive::refused_if_archived;
+use super::id_window::{bounded_after, next_after};
 use super::known_names::FilterNames;
 use super::{
     Action, Named, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant, count,
@@ -122,9 +123,10 @@ pub struct Redriven {
     pub skipped: u64,
     /// Requested events that do not exist or that belong to another tenant.
     pub not_found: Vec<EventId>,
-    /// Whether rows remain: the filter matches further ones, or the call was interrupted.
+    /// Whether rows remain: the filter matches further ones, the call ended before rows that can match, or it was
+    /// interrupted.
     pub more: bool,
-    /// Cursor for the next call, if there are more rows.
+    /// Cursor for the next call, if rows remain.
     pub next: Option<i64>,
     /// Time at which the first row becomes due; in a dry run, the time at which it would become due.
     pub first_due: Option<DateTime<Utc>>,
@@ -136,6 +138,9 @@ pub struct Redriven {
 /// events are delivered to their consumers again; a consumer that has applied an event ignores it. Publish
 /// attempts are counted from 0. Pending events are not changed.
 ///
+/// If no index supports a filter (`SENT` events of any aggregate), at most 100,000 ids are searched per call: few rows or none
+/// can match although rows remain.
+///
 /// # Errors
 /// [`OperationError::Archived`]: a named event is in the archive. Nothing is changed.
 pub async fn redrive_events(
@@ -144,15 +149,14 @@ pub async fn redrive_events(
     command: RedriveEvents,
 ) -> Result<Redriven, OperationError> {
     let selected = select(outbox, operator, &command.rows).await?;
-    let last = selected.rows.last().map(|row| row.id);
     let tenant =
         common_tenant(selected.rows.iter().map(|row| row.aggregate.tenant)).or(command.rows.tenant());
     let mut redriven = Redriven {
         dry_run: command.dry_run,
         matched: selected.rows.len() as u64,
         not_found: selected.missing,
-        more: selected.more,
-        next: last.filter(|_| selected.more),
+        more: selected.next.is_some(),
+        next: selected.next,
         ..Redriven::default()
     };
     let now = outbox.now();
@@ -294,7 +298,8 @@ struct Selected {
     rows: Vec<OutboxRow>,
     required: RequiredStatus,
     missing: Vec<EventId>,
-    more: bool,
+    /// Cursor for the next call, if rows remain.
+    next: Option<i64>,
 }
 
 async fn select(
@@ -312,19 +317,25 @@ async fn select(
             let missing: Vec<EventId> =
                 events.as_slice().iter().filter(|id| !found.contains(id)).cloned().collect();
             refused_if_archived(outbox, operator, &missing).await?;
-            Ok(Selected { rows, required: RequiredStatus::Settled, missing, more: false })
+            Ok(Selected { rows, required: RequiredStatus::Settled, missing, next: None })
         }
         RedriveSelection::Filter { filter: RedriveFilter(filter), after } => {
             let filter = OutboxFilter { tenant: operator.visible(filter.tenant)?, ..filter.clone() };
             let required = filter.status.map_or(RequiredStatus::Settled, RequiredStatus::Exactly);
-            let mut rows =
-                outbox.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
+            let mut view = outbox.view().await?;
+            let view = view.outbox_view();
+            let filter = bounded_after(view, filter, *after).await?;
+            let mut rows = view.outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
             if after.is_none() && rows.is_empty() {
                 FilterNames::of_events(&filter).require_known(outbox)?;
             }
-            let more = rows.len() > MAX_REDRIVEN as usize;
-            rows.truncate(MAX_REDRIVEN as usize);
-            Ok(Selected { rows, required, missing: Vec::new(), more })
+            let next = if rows.len() > MAX_REDRIVEN as usize {
+                rows.truncate(MAX_REDRIVEN as usize);
+                rows.last().map(|row| row.id)
+            } else {
+                next_after(view, &filter).await?
+            };
+            Ok(Selected { rows, required, missing: Vec::new(), next })
         }
     }
 }

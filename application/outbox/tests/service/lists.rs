@@ -1,13 +1,16 @@
-//! Tests of the operators' lists and counts if a table has more rows than are searched for them.
+//! Tests of the operators' lists, counts and redrives if a table has more rows than are searched by one call.
 
-use handover_events::{AggregateRef, ConsumeStatus, TenantId, Trace};
+use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId, Trace};
 use handover_outbox::Page;
-use handover_outbox::operations::{self, Operator};
+use handover_outbox::operations::{
+    self, Operator, RedriveEvents, RedriveFilter, RedriveRate, RedriveSelection, redrive_events,
+};
 use handover_outbox::ports::*;
 
 use crate::library::Library;
+use crate::versions::confirmed;
 
-/// Number of ids in a table: more than the 100,000 ids that are searched for one page of a list, or counted, at most.
+/// Number of ids in a table: more than the 100,000 ids that one call searches or counts at most.
 const MANY: i64 = 100_010;
 
 fn operator() -> Operator {
@@ -122,4 +125,43 @@ async fn stats_count_sent_and_applied_events_among_limited_number_of_ids() {
     assert_eq!((stats.outbox.sent, stats.outbox.more_sent), (100_000, true));
     let loans = &stats.consumers[0];
     assert_eq!((loans.consumer.as_str(), loans.success, loans.more_success), ("loans", 100_000, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn redrive_searches_limited_number_of_rows_per_call_if_sent_event_type_is_rare() {
+    let library = Library::sending([]);
+    let events = (1..=MANY).map(|n| {
+        let event_type = if n == 1 || n == MANY { "BOOK_LOST" } else { "BOOK_LENT" };
+        library.event(&format!("e-{n}"), event_type, n, 1, "{}")
+    });
+    library.commit(events.collect()).await;
+    let sent: Vec<Confirmed> = (1..=MANY).map(|n| confirmed(&format!("e-{n}"))).collect();
+    let mut unit = library.tx.begin().await.unwrap();
+    unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), library.outbox.now()).await.unwrap();
+    unit.commit().await.unwrap();
+    // Number of matching rows of each call, until a call has no cursor.
+    let matched = async |filter: OutboxFilter, dry_run: bool| {
+        let filter = RedriveFilter::new(OutboxFilter { status: Some(OutboxStatus::Sent), ..filter }).unwrap();
+        let mut matched = Vec::new();
+        let mut after = None;
+        loop {
+            let rows = RedriveSelection::Filter { filter: filter.clone(), after };
+            let command = RedriveEvents { rows, dry_run, pace: RedriveRate::default(), reason: None };
+            let redriven = redrive_events(&library.outbox, &operator(), command).await.unwrap();
+            assert_eq!(redriven.more, redriven.next.is_some());
+            assert_eq!(redriven.redriven, if dry_run { 0 } else { redriven.matched });
+            matched.push(redriven.matched);
+            after = redriven.next;
+            if after.is_none() {
+                return matched;
+            }
+        }
+    };
+    let lost = OutboxFilter { event_type: Some("BOOK_LOST".to_owned()), ..OutboxFilter::default() };
+    assert_eq!(matched(lost.clone(), true).await, [1, 1]);
+    assert_eq!(matched(lost.clone(), false).await, [1, 1]);
+    assert_eq!(matched(lost, false).await, [0, 0], "both are already due");
+    // An index supports the filter by aggregate id, so all ids of the table are searched by one call.
+    let of_book = OutboxFilter { aggregate_id: Some((MANY - 1).into()), ..OutboxFilter::default() };
+    assert_eq!(matched(of_book, false).await, [1]);
 }

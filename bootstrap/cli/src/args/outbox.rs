@@ -27,8 +27,9 @@ Examples:
 
 const REDRIVE_HELP: &str = "\
 Sends FAILED or SENT events again; consumers ignore events that they have applied. Events in status \
-NEW or RETRY are skipped. One call sends at most 900 events by id, or the oldest 10,000 by filter. They \
-become due at the rate of --per-second, oldest first; a running `serve` publishes a due event within \
+NEW or RETRY are skipped. One call sends at most 900 events by id, or the oldest 10,000 by filter. SENT events \
+without an aggregate id are searched 100,000 ids at a time until some match; the output says with which --cursor to \
+continue. They become due at the rate of --per-second, oldest first; a running `serve` publishes a due event within \
 `outbox.scan-interval`. The action is recorded in the audit log (`handover audit list`).
 
 Examples:

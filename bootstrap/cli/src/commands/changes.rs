@@ -28,20 +28,28 @@ pub(crate) async fn redrive<A: Access>(
 ) -> Result<(), A::Failure> {
     let rows = rows(arguments)?;
     let session = A::open(source, &arguments.common, Reach::Store).await?;
-    let command = RedriveEvents {
+    let mut command = RedriveEvents {
         rows,
         dry_run: arguments.dry_run,
         pace: arguments.per_second,
         reason: arguments.reason.clone(),
     };
-    let redriven = operations::redrive_events(session.outbox(), session.operator(), command)
-        .await
-        .map_err(|error| session.failed(error))?;
+    let redriven = loop {
+        let redriven = operations::redrive_events(session.outbox(), session.operator(), command.clone())
+            .await
+            .map_err(|error| session.failed(error))?;
+        match (&mut command.rows, redriven.next) {
+            (RedriveSelection::Filter { after, .. }, Some(next)) if redriven.matched == 0 => {
+                *after = Some(next);
+            }
+            _ => break redriven,
+        }
+    };
     session.close().await;
     let missing: Vec<String> = redriven.not_found.iter().map(EventId::to_string).collect();
     let matched = redriven.matched;
-    let more = redriven.more;
-    print_result(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
+    note_remaining(redriven.more, redriven.next);
+    print_result(arguments.output.output, &RedriveView::from(redriven), matched, false)?;
     check_found(&session, &missing, "event", "handover outbox list")
 }
 
@@ -213,8 +221,15 @@ fn print_notes(matched: u64, more: bool) {
     if matched == 0 {
         note("no rows match");
     }
-    if more {
-        note("more rows match: run the command again");
+    note_remaining(more, None);
+}
+
+/// Says how to continue if rows remain.
+pub(super) fn note_remaining(more: bool, cursor: Option<i64>) {
+    match cursor {
+        Some(cursor) => note(&format!("rows remain: continue with --cursor {cursor}")),
+        None if more => note("more rows match: run the command again"),
+        None => {}
     }
 }
 

@@ -139,6 +139,8 @@ pub(crate) async fn one(
 /// Redrives events.
 ///
 /// FAILED events are retried. SENT events are sent a second time; consumers skip events that they have already processed.
+/// With a filter for SENT events without an aggregate id, one call searches at most 100,000 ids: if `more` is true, continue with
+/// `nextCursor`, also if no events matched.
 #[utoipa::path(
     post,
     path = "/outbox/redrive",
