@@ -72,6 +72,7 @@ pub trait Access: Sized + Send + Sync {
             error @ (OperationError::NotFound { .. }
             | OperationError::NothingBlocked
             | OperationError::Archived { .. }
+            | OperationError::ArchivedAggregate { .. }
             | OperationError::ForAllTenants) => CommandFailure::Refused { why: error.to_string() }.into(),
         }
     }
@@ -83,6 +84,7 @@ pub trait Access: Sized + Send + Sync {
             error @ (OperationError::NothingBlocked
             | OperationError::ForAllTenants
             | OperationError::Archived { .. }
+            | OperationError::ArchivedAggregate { .. }
             | OperationError::UnknownName { .. }
             | OperationError::OldestPublished
             | OperationError::Store(_)

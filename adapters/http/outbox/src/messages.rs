@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use handover_events::{IdError, MAX_ID, TextError};
+use handover_events::{AggregateRef, IdError, MAX_ID, TextError};
 use handover_outbox::operations::InvalidRedriveFilter;
 
 use crate::language::Language;
@@ -142,6 +142,14 @@ pub fn archived(event: &str) -> Text {
             "the event {event} is in the archive; restore it first: `handover outbox restore --event {event}`"
         ),
         format!("事件 {event} 已归档，请先恢复：`handover outbox restore --event {event}`"),
+    )
+}
+
+pub fn archived_aggregate(AggregateRef { tenant, kind, id }: &AggregateRef) -> Text {
+    let restore = format!("`handover outbox restore --aggregate {kind} {id} --tenant {tenant}`");
+    Text::new(
+        format!("events of {kind} {id} match but are in the archive; restore them first: {restore}"),
+        format!("{kind} {id} 的匹配事件已归档，请先恢复：{restore}"),
     )
 }
 

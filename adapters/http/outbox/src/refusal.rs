@@ -181,6 +181,9 @@ impl From<OperationError> for Refusal {
             OperationError::Archived { event } => {
                 Refusal::new(Code::CONFLICT, messages::archived(event.as_str()))
             }
+            OperationError::ArchivedAggregate { aggregate } => {
+                Refusal::new(Code::CONFLICT, messages::archived_aggregate(&aggregate))
+            }
             OperationError::OldestPublished => Refusal::field("oldest", messages::OLDEST_PUBLISHED),
             OperationError::UnknownName { field, nearest, .. } => {
                 Refusal::field(field, messages::unknown_name(&nearest))

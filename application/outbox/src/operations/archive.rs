@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use handover_events::{EventId, Json};
+use handover_events::{EventId, Json, OutboxStatus};
 
 use super::{Action, OperationError, Operator, changed_by_earlier_attempt, present_fields};
 use crate::archive::{Archive, ArchiveMark, ArchiveReport, RetentionPolicy};
 use crate::outbox::Outbox;
-use crate::ports::{ArchivedEvent, AuditEntry, StoreError};
+use crate::ports::{ArchiveQueries, ArchivedEvent, AuditEntry, OutboxFilter, StoreError};
 use crate::transaction::with_tx;
 
 /// Maximum number of events that one call collects, apart from the last page. The pauses between its units of work make a
@@ -99,6 +99,22 @@ pub(super) async fn refused_if_archived(
 ) -> Result<(), OperationError> {
     match archived_among(outbox, operator, events).await?.pop() {
         Some(event) => Err(OperationError::Archived { event: event.event_id }),
+        None => Ok(()),
+    }
+}
+
+/// The error about a filter for `SENT` events of one aggregate that an archived event matches. No index supports other
+/// filters in the archive.
+pub(super) async fn refused_if_aggregate_is_archived(
+    archived: &mut (impl ArchiveQueries + ?Sized),
+    filter: &OutboxFilter,
+) -> Result<(), OperationError> {
+    let names_aggregate = filter.aggregate_type.is_some() && filter.aggregate_id.is_some();
+    if !names_aggregate || filter.status != Some(OutboxStatus::Sent) {
+        return Ok(());
+    }
+    match archived.archived_page(filter, None, 1).await?.pop() {
+        Some(event) => Err(OperationError::ArchivedAggregate { aggregate: event.aggregate }),
         None => Ok(()),
     }
 }

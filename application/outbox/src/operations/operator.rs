@@ -1,6 +1,6 @@
 //! Operators: identity, permissions, and errors of operations.
 
-use handover_events::{EventId, TenantId, Trace};
+use handover_events::{AggregateRef, EventId, TenantId, Trace};
 
 use crate::archive::{ArchiveError, ArchiveStorageError};
 use crate::ports::{BrokerError, StoreError};
@@ -64,6 +64,15 @@ pub enum OperationError {
         /// The event.
         event: EventId,
     },
+    /// Events of the aggregate that a filter names are in the archive, where nothing can be done with them.
+    #[error(
+        "events of {} {} match but are in the archive; restore them first: `handover outbox restore --aggregate {} {} \
+         --tenant {}`", aggregate.kind, aggregate.id, aggregate.kind, aggregate.id, aggregate.tenant
+    )]
+    ArchivedAggregate {
+        /// The aggregate.
+        aggregate: AggregateRef,
+    },
     /// A filter has a name that neither this program nor a row has.
     #[error("there is no {field} {name:?}; the most similar one is {nearest:?}")]
     UnknownName {
@@ -105,6 +114,7 @@ impl UnitError for OperationError {
             | OperationError::NothingBlocked
             | OperationError::ForAllTenants
             | OperationError::Archived { .. }
+            | OperationError::ArchivedAggregate { .. }
             | OperationError::UnknownName { .. }
             | OperationError::OldestPublished
             | OperationError::Broker(_)

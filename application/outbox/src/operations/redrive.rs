@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use tracing::warn;
 
-use super::archive::refused_if_archived;
+use super::archive::{refused_if_aggregate_is_archived, refused_if_archived};
 use super::id_window::{bounded_after, next_after};
 use super::known_names::FilterNames;
 use super::{
@@ -142,7 +142,9 @@ pub struct Redriven {
 /// can match although rows remain.
 ///
 /// # Errors
-/// [`OperationError::Archived`]: a named event is in the archive. Nothing is changed.
+/// - [`OperationError::Archived`]: a named event is in the archive. Nothing is changed.
+/// - [`OperationError::ArchivedAggregate`]: the filter is for `SENT` events of one aggregate, and matches an archived event.
+///   Nothing is changed. Other filters do not search the archive.
 pub async fn redrive_events(
     outbox: &Outbox,
     operator: &Operator,
@@ -324,6 +326,7 @@ async fn select(
             let required = filter.status.map_or(RequiredStatus::Settled, RequiredStatus::Exactly);
             let mut view = outbox.view().await?;
             let view = view.outbox_view();
+            refused_if_aggregate_is_archived(view, &filter).await?;
             let filter = bounded_after(view, filter, *after).await?;
             let mut rows = view.outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
             if after.is_none() && rows.is_empty() {

@@ -110,6 +110,18 @@ async fn timeline_shows_archived_events_and_answers_without_the_files_of_the_arc
 }
 
 #[tokio::test(start_paused = true)]
+async fn redrive_by_aggregate_is_refused_while_its_events_are_in_the_archive() {
+    let (world, order) = world_with_order(&MemoryArchive::new()).await;
+    world.archive("{}").await.expect(200, "00000");
+    let filter = json!({ "status": "SENT", "aggregateType": "Order", "aggregateId": order });
+    let body = json!({ "filter": filter }).to_string();
+    let refused = world.post_as_operator(&format!("{OUTBOX}/redrive")).json(body).send().await;
+    let message = refused.expect(409, "A0409").message;
+    let restore = format!("`handover outbox restore --aggregate Order {order} --tenant 1`");
+    assert!(message.contains(&restore), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn process_without_an_archive_answers_409() {
     let world = World::with(Setup { archive: None, ..Setup::default() }).await;
     let refused = world.archive("{}").await.expect(409, "A0409");

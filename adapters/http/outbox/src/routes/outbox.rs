@@ -150,7 +150,7 @@ pub(crate) async fn one(
     responses(
         (status = 200, description = "The result", body = RedriveView),
         (status = 404, description = TENANT_NOT_FOUND),
-        (status = 409, description = "A named event is in the archive; the message names the command that restores it. Nothing was changed"),
+        (status = 409, description = "A named event, or a SENT event of the aggregate that the filter names, is in the archive; the message names the command that restores it. Nothing was changed"),
     ),
 )]
 pub(crate) async fn redrive(

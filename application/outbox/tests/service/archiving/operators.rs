@@ -6,9 +6,9 @@ use handover_events::OutboxStatus;
 use handover_outbox::MASK;
 use handover_outbox::archive::{ArchiveStorageError, KeptBecause};
 use handover_outbox::operations::{
-    ArchiveEvents, Named, OperationError, Operator, Reason, RedriveEvents, RedriveRate, RedriveSelection,
-    RestoreEvents, RestoreSelection, Restored, archive_events, archived_events, audit_log, find_event,
-    redrive_events, restore_events,
+    ArchiveEvents, Named, OperationError, Operator, Reason, RedriveEvents, RedriveFilter, RedriveRate,
+    RedriveSelection, RestoreEvents, RestoreSelection, Restored, archive_events, archived_events, audit_log,
+    find_event, redrive_events, restore_events,
 };
 use handover_outbox::ports::*;
 
@@ -71,6 +71,41 @@ async fn archived_event_is_not_redriven_and_the_error_names_the_command_that_res
     assert_eq!((redriven.to_string(), shown.to_string()), (text.to_owned(), text.to_owned()));
     restore(&archive, of_all()).await.unwrap();
     assert_eq!(redrive_events(&library.outbox, &platform(), command()).await.unwrap().redriven, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redrive_by_aggregate_is_refused_while_matching_events_are_in_the_archive() {
+    let library = library().await;
+    let archive = library.archive(&Files::with(Fault::None));
+    run(&archive).await.unwrap();
+    let of_book = |filter: OutboxFilter| RedriveEvents {
+        rows: RedriveSelection::Filter {
+            filter: RedriveFilter::new(OutboxFilter {
+                aggregate_type: Some("Book".to_owned()),
+                aggregate_id: Some(2.into()),
+                event_type: Some("BOOK_LENT".to_owned()),
+                ..filter
+            })
+            .unwrap(),
+            after: None,
+        },
+        dry_run: false,
+        pace: RedriveRate::default(),
+        reason: None,
+    };
+    let sent = || OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
+    let redrive = async |filter| redrive_events(&library.outbox, &platform(), of_book(filter)).await;
+    let refused = redrive(sent()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "events of Book 2 match but are in the archive; restore them first: `handover outbox restore --aggregate Book 2 \
+         --tenant 1`"
+    );
+    let later = OutboxFilter { from: Some(library.outbox.now()), ..sent() };
+    assert_eq!(redrive(later).await.unwrap().matched, 0, "the archived event is not of this period");
+    assert_eq!(redrive(OutboxFilter::default()).await.unwrap().matched, 0, "archived events are not FAILED");
+    restore(&archive, of_all()).await.unwrap();
+    assert_eq!(redrive(sent()).await.unwrap().redriven, 1);
 }
 
 #[tokio::test(start_paused = true)]
