@@ -9,6 +9,7 @@ use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::events::MAX_RETRY_COUNT;
 use super::operations::{Webhooks, audit};
 use crate::message::envelope_of;
+use crate::operations::id_window::{bounded_after, next_after};
 use crate::operations::{Operator, changed_by_earlier_attempt, present_fields, rfc3339};
 use crate::ports::{
     AuditEntry, DeadDeliveries, EndpointId, NewWebhookDelivery, OutboxFilter, OutboxRow, StoreError,
@@ -31,6 +32,8 @@ pub struct Recover {
     /// Whether deliveries of published events without a delivery are created, for example of events before the endpoint
     /// was created.
     pub include_missing: bool,
+    /// Only events after this id of the outbox, at which an earlier call ended.
+    pub after: Option<i64>,
     /// Whether to report only what would happen.
     pub dry_run: bool,
 }
@@ -45,14 +48,17 @@ pub struct Recovered {
     /// Number of created deliveries. An event whose body is too large gets a delivery that is `DEAD`, which is announced and
     /// not counted here.
     pub created: u64,
-    /// Whether more remain: the call has limits; repeat it.
+    /// Whether more remain: the call has limits; repeat it with the cursor.
     pub more: bool,
+    /// Cursor for the next call; `None`: the next call searches the same events.
+    pub next: Option<i64>,
 }
 
 impl Webhooks {
     /// Sends the `DEAD` deliveries of an endpoint again that were written in a period and have a body, unless their event
     /// was redelivered. With `include_missing`, events of the period that the endpoint asks for and has no delivery of are
-    /// delivered as well, the oldest first.
+    /// delivered as well, the oldest first. Events in the archive are not delivered: restore them first. At most 100,000 ids
+    /// of the outbox are searched per call.
     pub async fn recover(
         &self,
         operator: &Operator,
@@ -69,23 +75,26 @@ impl Webhooks {
             ("since", Some(rfc3339(command.since))),
             ("until", command.until.map(rfc3339)),
             ("includeMissing", command.include_missing.then_some(Json::Bool(true))),
+            ("cursor", command.after.map(Json::from)),
             ("dryRun", command.dry_run.then_some(Json::Bool(true))),
         ]);
         let entry = audit(operator, "webhooks.recover", id, endpoint.tenant, fields, now);
         let all =
             DeadDeliveries { endpoint: endpoint.key(), from: command.since, to: until, is_unmasked: None };
         let (dead, more_dead) = self.count_dead(&all).await?;
-        let (missing, more_missing) = if command.include_missing {
-            self.missing(&endpoint, (command.since, until), now).await?
+        let (missing, next) = if command.include_missing {
+            self.missing(&endpoint, (command.since, until), command.after, now).await?
         } else {
-            (Vec::new(), false)
+            (Vec::new(), None)
         };
-        let more = more_dead || more_missing;
+        let more = more_dead || next.is_some();
+        // While only deliveries remain, the next call need not search earlier events again.
+        let next = next.or(command.after.filter(|_| more));
         if command.dry_run {
             refuse_unmasked(self.outbox.view().await?.outbox_view(), operator, &endpoint, &all).await?;
             let created = sendable(&missing);
             self.audit_alone(AuditEntry { matched: dead + created, ..entry }).await?;
-            return Ok(Recovered { dry_run: true, resent: dead, created, more });
+            return Ok(Recovered { dry_run: true, resent: dead, created, more, next });
         }
         let entry_of_dead = AuditEntry { matched: dead, ..entry.clone() };
         let resent = self.resend(operator.clone(), all, entry_of_dead).await?;
@@ -98,7 +107,7 @@ impl Webhooks {
             };
             created += self.create_deliveries(operator, &endpoint, deliveries, entry).await?;
         }
-        Ok(Recovered { dry_run: false, resent, created, more })
+        Ok(Recovered { dry_run: false, resent, created, more, next })
     }
 
     /// Number of deliveries that can be sent again, up to the limit of a call, and whether there are more.
@@ -110,14 +119,15 @@ impl Webhooks {
     }
 
     /// Deliveries of published events of a period that the endpoint has no delivery of, in the order of the events, and
-    /// whether there are more. The oldest are created first, so that a repeated call does not create an event's delivery
-    /// after those of later events.
+    /// the cursor for the events that were not searched. The oldest are created first, so that a repeated call does not
+    /// create an event's delivery after those of later events.
     async fn missing(
         &self,
         endpoint: &WebhookEndpoint,
         (from, to): (DateTime<Utc>, DateTime<Utc>),
+        mut after: Option<i64>,
         now: DateTime<Utc>,
-    ) -> Result<(Vec<NewWebhookDelivery>, bool), StoreError> {
+    ) -> Result<(Vec<NewWebhookDelivery>, Option<i64>), StoreError> {
         let filter = OutboxFilter {
             tenant: Some(endpoint.tenant),
             status: Some(OutboxStatus::Sent),
@@ -125,23 +135,23 @@ impl Webhooks {
             to: Some(to),
             ..OutboxFilter::default()
         };
-        let limit = MAX_RECOVERED as usize;
         let mut view = self.outbox.view().await?;
-        let mut after = None;
+        let view = view.outbox_view();
+        let filter = bounded_after(view, filter, after).await?;
         let mut missing = Vec::new();
-        while missing.len() <= limit {
-            let rows = view.outbox_view().outbox_after(&filter, after, PAGE).await?;
-            let Some(last) = rows.last() else { break };
+        loop {
+            let rows = view.outbox_after(&filter, after, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok((missing, next_after(view, &filter).await?)) };
             after = Some(last.id);
             let wanted: Vec<&OutboxRow> = rows.iter().filter(|row| self.is_wanted(endpoint, row)).collect();
             let ids: Vec<EventId> = wanted.iter().map(|row| row.event_id.clone()).collect();
-            let without = without_delivery(view.outbox_view(), endpoint.id, &ids).await?;
+            let without = without_delivery(view, endpoint.id, &ids).await?;
             let rows = wanted.into_iter().filter(|row| without.contains(&row.event_id));
             missing.extend(rows.filter_map(|row| self.delivery_of_row(endpoint, row, now)));
+            if missing.len() > (MAX_RECOVERED - PAGE) as usize {
+                return Ok((missing, after));
+            }
         }
-        let is_cut = missing.len() > limit;
-        missing.truncate(limit);
-        Ok((missing, is_cut))
     }
 
     fn is_wanted(&self, endpoint: &WebhookEndpoint, row: &OutboxRow) -> bool {

@@ -12,7 +12,7 @@ use handover_runtime::names::in_own_name;
 use handover_runtime::terminal::OutputArgs;
 
 use super::PageArgs;
-use crate::values::{delivery_state, endpoint, header, lines_of_file, reason, tenant, time, whole};
+use crate::values::{cursor, delivery_state, endpoint, header, lines_of_file, reason, tenant, time, whole};
 
 const CREATE_HELP: &str = "\
 The output shows the secret of the endpoint, once: the receiver verifies requests with it. Event types are \
@@ -41,7 +41,9 @@ remove `webhook.previous-key`. The rotation of all secrets: the page about secre
 
 const RECOVER_HELP: &str = "\
 Sends the DEAD deliveries again that were written in the period, at most 10,000 per call. With \
---include-missing, events of the period that the endpoint asks for and has no delivery of are delivered as well.
+--include-missing, events of the period that the endpoint asks for and has no delivery of are delivered as well: \
+the command searches 100,000 ids of the outbox at a time until it finds events, and the output says with which \
+--cursor to continue. Events in the archive are not delivered: restore them first (`handover outbox restore`).
 
 Example:
   handover webhook recover 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5 --since 2026-01-31T08:00:00Z";
@@ -312,6 +314,9 @@ pub struct WebhookRecoverArgs<F: Args> {
     /// Also deliver events that have no delivery
     #[arg(long)]
     pub include_missing: bool,
+    /// Continue after the recovery that returned this `nextCursor`
+    #[arg(long, value_name = "CURSOR", value_parser = cursor, requires = "include_missing")]
+    pub cursor: Option<i64>,
     /// Show what would happen without changing anything
     #[arg(long)]
     pub dry_run: bool,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use handover_http::views::{RecoveredView, WebhookDeliveryView, WebhookView, WebhookWithSecretView};
 use handover_outbox::Page;
 use handover_outbox::ports::{BodyForm, DeliveryFilter, EndpointId, WebhookEndpoint};
-use handover_outbox::webhooks::{EndpointChange, NewEndpoint, Recover, RotatedKeys, WebhookError, Webhooks};
+use handover_outbox::webhooks::{
+    EndpointChange, NewEndpoint, Recover, Recovered, RotatedKeys, WebhookError, Webhooks,
+};
 use handover_runtime::terminal::{OutputArgs, note, say};
 
 use crate::access::Reach;
@@ -14,6 +16,7 @@ use crate::args::{
     WebhookEndpointArgs, WebhookListArgs, WebhookRecoverArgs, WebhookRedeliverArgs, WebhookRotateKeyArgs,
     WebhookRotateSecretArgs, WebhookTestArgs, WebhookUpdateArgs,
 };
+use crate::commands::changes::note_remaining;
 use crate::failure::CommandFailure;
 use crate::print::{list, show};
 use crate::webhook_access::WebhookAccess;
@@ -271,16 +274,21 @@ pub(crate) async fn recover<A: WebhookAccess>(
 ) -> Result<(), A::Failure> {
     let of = &arguments.of;
     let opened = Opened::<A>::new(source, &of.common).await?;
-    let command = Recover {
+    let mut command = Recover {
         since: arguments.since,
         until: arguments.until,
         include_missing: arguments.include_missing,
+        after: arguments.cursor,
         dry_run: arguments.dry_run,
     };
-    let recovered = opened.webhooks.recover(opened.session.operator(), of.endpoint, command).await;
+    let recovered = loop {
+        let recovered = opened.webhooks.recover(opened.session.operator(), of.endpoint, command).await;
+        match recovered {
+            Ok(Recovered { resent: 0, created: 0, next: Some(next), .. }) => command.after = Some(next),
+            recovered => break recovered,
+        }
+    };
     let recovered = opened.end(recovered, Some(of.endpoint)).await?;
-    if recovered.more {
-        note("more rows match: run the command again");
-    }
+    note_remaining(recovered.more, recovered.next);
     Ok(show(of.output.output, &RecoveredView::from(recovered))?)
 }

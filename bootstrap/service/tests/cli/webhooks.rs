@@ -97,7 +97,10 @@ fn deliveries_are_listed_and_sent_again() {
     assert!(table.done().contains("failedAttempts"), "{table:?}");
     let recovered =
         webhook(&world, &format!("recover {id} --since 2026-01-01T00:00:00Z --include-missing --dry-run"));
-    assert_eq!(recovered, json!({ "dryRun": true, "resent": 0, "created": 0, "more": false }));
+    assert_eq!(
+        recovered,
+        json!({ "dryRun": true, "resent": 0, "created": 0, "more": false, "nextCursor": null })
+    );
 }
 
 #[test]

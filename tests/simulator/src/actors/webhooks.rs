@@ -138,6 +138,7 @@ impl WebhookOperators<'_> {
             // The clocks of the processes that wrote the deliveries may have been ahead.
             until: Some(now + TimeDelta::hours(1)),
             include_missing,
+            after: None,
             dry_run: false,
         };
         let recovered = self.webhooks().recover(operator, id, command).await?;

@@ -101,6 +101,8 @@ crate::bodies! {
         until: Option<DateTime<Utc>> = Option<kinds::Time>,
         /// `true`: events that the endpoint asks for and has no delivery of get one.
         include_missing: Option<bool> = Option<bool>,
+        /// With `includeMissing`: `nextCursor` of an earlier call; this call continues where the earlier call ended.
+        cursor: Option<i64> = Option<kinds::Cursor>,
         /// `true`: report what would be done without changing anything.
         dry_run: Option<bool> = Option<bool>,
     }
@@ -150,7 +152,8 @@ impl RecoverRequest {
             return fields.reject("since", messages::NO_TIME_RANGE);
         }
         let include_missing = self.include_missing?.unwrap_or(false);
-        Some(Recover { since, until, include_missing, dry_run: self.dry_run?.unwrap_or(false) })
+        let dry_run = self.dry_run?.unwrap_or(false);
+        Some(Recover { since, until, include_missing, after: self.cursor?, dry_run })
     }
 }
 

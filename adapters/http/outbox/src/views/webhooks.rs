@@ -302,8 +302,9 @@ crate::views! {
         resent: u64,
         /// Number of created deliveries.
         created: u64,
-        /// Whether more remain: repeat the call.
+        /// Whether more remain: repeat the call with the cursor. Events can remain although none were found.
         more: bool,
+        next_cursor: Option<String>,
     }
 }
 
@@ -319,7 +320,7 @@ impl From<&OfferedType> for OfferedTypeView {
 }
 
 impl From<Recovered> for RecoveredView {
-    fn from(Recovered { dry_run, resent, created, more }: Recovered) -> RecoveredView {
-        RecoveredView { dry_run, resent, created, more }
+    fn from(Recovered { dry_run, resent, created, more, next }: Recovered) -> RecoveredView {
+        RecoveredView { dry_run, resent, created, more, next_cursor: next.map(|id| id.to_string()) }
     }
 }

@@ -11,7 +11,13 @@ async fn other_tenants_endpoint_is_not_found_by_any_operation() {
     let outsider = operator(other_tenant());
     let webhooks = &world.webhooks;
     let id = endpoint.id;
-    let recover = Recover { since: DateTime::UNIX_EPOCH, until: None, include_missing: true, dry_run: true };
+    let recover = Recover {
+        since: DateTime::UNIX_EPOCH,
+        until: None,
+        include_missing: true,
+        after: None,
+        dry_run: true,
+    };
     let all = DeliveryFilter::default();
     let errors = [
         webhooks.show(&outsider, id).await.err(),

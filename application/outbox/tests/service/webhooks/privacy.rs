@@ -82,7 +82,9 @@ async fn dead_unmasked_bodies_are_not_sent_again_without_the_role_pii() {
     world.fail().await;
     let recover = async |operator: Operator, dry_run| {
         let until = Some(world.tx.now() + minutes(1));
-        webhooks.recover(&operator, id, Recover { since, until, include_missing: false, dry_run }).await
+        webhooks
+            .recover(&operator, id, Recover { since, until, include_missing: false, after: None, dry_run })
+            .await
     };
     let [thin, dead] = <[_; 2]>::try_from(world.deliveries(id).await).unwrap();
     assert_eq!(refused(webhooks.redeliver(&operator(TENANT), id, dead.id).await), "delivery");

@@ -3,7 +3,7 @@
 use super::*;
 
 fn recover(since: DateTime<Utc>, include_missing: bool) -> Recover {
-    Recover { since, until: None, include_missing, dry_run: false }
+    Recover { since, until: None, include_missing, after: None, dry_run: false }
 }
 
 /// Appends published events that the consumer has not applied.
@@ -79,12 +79,33 @@ async fn oldest_missing_events_are_delivered_first() {
     append_published(&world, &ids, PAYLOAD).await;
     let endpoint = world.create(to("https://a.example", &["book.lent"])).await;
     world.tx.sleep(Duration::from_secs(1)).await;
-    let recover = || world.webhooks.recover(&ROTATOR, endpoint.id, recover(since, true));
+    let recover =
+        |after| world.webhooks.recover(&ROTATOR, endpoint.id, Recover { after, ..recover(since, true) });
+    let first = recover(None).await.unwrap();
     let created = u64::from(MAX_RECOVERED);
-    assert_eq!(recover().await.unwrap(), Recovered { created, more: true, ..Recovered::default() });
+    assert_eq!(first, Recovered { created, more: true, next: first.next, ..Recovered::default() });
     assert_eq!(world.deliveries(endpoint.id).await[0].event_id.as_str(), ids[ids.len() - 2]);
-    assert_eq!(recover().await.unwrap(), Recovered { created: 1, ..Recovered::default() });
+    assert_eq!(recover(first.next).await.unwrap(), Recovered { created: 1, ..Recovered::default() });
     assert_eq!(world.deliveries(endpoint.id).await[0].event_id.as_str(), ids[ids.len() - 1]);
+    assert_eq!(recover(None).await.unwrap(), Recovered::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn search_for_missing_events_reads_limited_number_of_rows_per_call() {
+    let world = World::new();
+    let since = world.tx.now();
+    let other = 2.try_into().unwrap();
+    let others = (1..=100_000).map(|n| new_event(other, &format!("other-{n}"), n, since, PAYLOAD));
+    append(&world.tx, others.collect()).await;
+    append_published(&world, &["event-1".to_owned()], PAYLOAD).await;
+    let endpoint = world.create(to("https://a.example", &["book.lent"])).await;
+    world.tx.sleep(Duration::from_secs(1)).await;
+    let recover =
+        |after| world.webhooks.recover(&ROTATOR, endpoint.id, Recover { after, ..recover(since, true) });
+    let first = recover(None).await.unwrap();
+    assert_eq!(first, Recovered { more: true, next: first.next, ..Recovered::default() });
+    let second = recover(first.next).await.unwrap();
+    assert_eq!(second, Recovered { created: 1, ..Recovered::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,22 +210,21 @@ async fn recovery_sends_dead_deliveries_and_missing_events() {
     assert_eq!(world.only_delivery(endpoint.id).await.state, DeliveryState::Dead);
     world.webhooks.enable(&operator(TENANT), endpoint.id).await.unwrap();
     let recover = |include_missing, dry_run| {
-        let command = Recover { since, until: None, include_missing, dry_run };
+        let command = Recover { dry_run, ..self::recover(since, include_missing) };
         world.webhooks.recover(&ROTATOR, endpoint.id, command)
     };
     let planned = recover(true, true).await.unwrap();
-    assert_eq!(planned, Recovered { dry_run: true, resent: 1, created: 1, more: false });
+    assert_eq!(planned, Recovered { dry_run: true, resent: 1, created: 1, ..Recovered::default() });
     assert_eq!(world.dispatch().await, 0, "a dry run changes nothing");
     let done = recover(true, false).await.unwrap();
-    assert_eq!(done, Recovered { dry_run: false, resent: 1, created: 1, more: false });
+    assert_eq!(done, Recovered { dry_run: false, resent: 1, created: 1, ..Recovered::default() });
     world.seen();
     assert_eq!(world.dispatch().await, 2);
     let mut sent: Vec<String> = world.seen().into_iter().map(|it| it.message_id).collect();
     sent.sort_unstable();
     assert_eq!(sent, ["event-0", "event-1"]);
     assert_eq!(recover(true, false).await.unwrap(), Recovered::default());
-    let reversed =
-        Recover { since: world.tx.now(), until: Some(since), include_missing: false, dry_run: false };
+    let reversed = Recover { until: Some(since), ..self::recover(world.tx.now(), false) };
     let error = world.webhooks.recover(&operator(TENANT), endpoint.id, reversed).await.unwrap_err();
     assert!(matches!(error, WebhookError::Invalid(InvalidEndpoint { field: "since", .. })), "{error}");
 }

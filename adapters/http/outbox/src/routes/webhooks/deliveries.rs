@@ -130,7 +130,8 @@ pub(crate) async fn test(
 
 /// Sends the failed deliveries of a period again.
 ///
-/// With `includeMissing`, events that the endpoint asks for and has no delivery of are delivered as well.
+/// With `includeMissing`, events that the endpoint asks for and has no delivery of are delivered as well. One call searches at most
+/// 100,000 ids of the outbox; `more` says whether to continue with `nextCursor`. Events in the archive are not delivered.
 #[utoipa::path(
     post,
     path = "/webhooks/{id}/recover",

@@ -107,7 +107,7 @@ async fn dead_deliveries_of_a_period_are_sent_again_after_a_dry_run() {
     let path = format!("/webhooks/{id}/recover");
     let recover = |body: Value| library.call("POST", &path).body(&body).expect(200);
     let since = "2026-01-31T07:00:00Z";
-    let expected = |dry_run: bool, resent: u32| json!({ "dryRun": dry_run, "resent": resent, "created": 0, "more": false });
+    let expected = |dry_run: bool, resent: u32| json!({ "dryRun": dry_run, "resent": resent, "created": 0, "more": false, "nextCursor": null });
     let dry = recover(json!({ "since": since, "includeMissing": true, "dryRun": true })).await;
     assert_eq!(dry, expected(true, 2));
     assert_eq!(deliveries(&library, &id, "?state=DEAD").await.len(), 2);
