@@ -138,6 +138,38 @@ async fn redrive_by_id_or_filter_is_recorded_with_its_actor() {
 }
 
 #[tokio::test]
+async fn redrive_of_sent_events_continues_until_rows_match_and_prints_the_cursor_for_the_rest() {
+    let world = World::new();
+    world.run("migrate").done();
+    let now = SystemClock.now();
+    let paid = NewEvent { event_type: "ORDER_PAID".to_owned(), ..event_of("e-2", 8, 1, now) };
+    world.change(async |unit| unit.outbox().append(&[event_of("e-1", 7, 1, now), paid]).await.unwrap()).await;
+    let store = world.store().await;
+    let mut unit = SqlStore::begin(&store).await.unwrap();
+    // More than the 100,000 ids that one call searches are between the two rows.
+    let sent = "UPDATE outbox_events SET status = 'SENT', sent_time = create_time, \
+                id = CASE event_id WHEN 'e-1' THEN 1 ELSE 200002 END";
+    unit.execute(sent, Vec::new()).await.unwrap();
+    unit.commit().await.unwrap();
+    store.close().await;
+    let redrive = |arguments: &str| {
+        let ran = world.run(&format!("outbox redrive --status sent --output json {arguments}"));
+        let result = ran.json();
+        (result["matched"].clone(), result["nextCursor"].clone(), ran.stderr)
+    };
+    let none = |matched: u8, stderr: &str| (json!(matched), Value::Null, stderr.to_owned());
+    assert_eq!(redrive("--event-type ORDER_PAID --dry-run"), none(1, ""));
+    let first = redrive("--event-type ORDER_STATUS_CHANGED");
+    let rest = "rows remain: continue with --cursor 200001\n";
+    assert_eq!(first, (json!(1), json!("200001"), rest.to_owned()));
+    assert_eq!(redrive("--event-type ORDER_STATUS_CHANGED --cursor 200001"), none(0, "no rows match\n"));
+    let audit = world.run("audit list --output json").json();
+    let cursors: Vec<_> =
+        audit["items"].as_array().unwrap().iter().map(|entry| &entry["selection"]["cursor"]).collect();
+    assert_eq!(cursors, [&json!(200_001), &Value::Null, &json!(200_001), &Value::Null]);
+}
+
+#[tokio::test]
 async fn unknown_id_exits_with_1_and_filter_without_matches_with_0() {
     let world = World::new().set("HANDOVER_OUTBOX__ON_FAILED", "hold");
     world.run("migrate").done();
