@@ -44,6 +44,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/sqlite/0013_compatible_audit_retention.sql"),
         ),
         (14, "compatible job backlog", include_str!("../migrations/sqlite/0014_compatible_job_backlog.sql")),
+        (
+            15,
+            "compatible consume count",
+            include_str!("../migrations/sqlite/0015_compatible_consume_count.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -84,6 +89,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             include_str!("../migrations/mysql/0013_compatible_audit_retention.sql"),
         ),
         (14, "compatible job backlog", include_str!("../migrations/mysql/0014_compatible_job_backlog.sql")),
+        (
+            15,
+            "compatible consume count",
+            include_str!("../migrations/mysql/0015_compatible_consume_count.sql"),
+        ),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -127,6 +137,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             14,
             "compatible job backlog",
             include_str!("../migrations/postgres/0014_compatible_job_backlog.sql"),
+        ),
+        (
+            15,
+            "compatible consume count",
+            include_str!("../migrations/postgres/0015_compatible_consume_count.sql"),
         ),
     ],
     schema: ExpectedSchema {
