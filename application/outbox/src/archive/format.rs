@@ -64,23 +64,3 @@ pub(super) fn decode(lines: &str) -> Result<Vec<StoredEvent>, usize> {
     let numbered = (1..).zip(lines.lines());
     numbered.map(|(number, line)| event_of(line).ok_or(number)).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Files of earlier versions have this form: a different one is a change of the format.
-    #[test]
-    fn line_of_an_event_has_the_documented_form() {
-        let line = r#"{"row":{"id":7,"event_id":"e-7","payload":"{}","sent_time":{"time":"2026-02-04T10:30:00.123456Z"},
-            "column_of_a_newer_version":1},"records":[{"id":9,"consumer":"loans"}]}"#
-            .replace('\n', "");
-        let events = decode(&line).unwrap();
-        assert_eq!(
-            (events[0].id, &events[0].row["payload"], &events[0].records[0]["id"]),
-            (7, &StoredValue::Text("{}".to_owned()), &StoredValue::Int(9))
-        );
-        let json = |line: &str| serde_json::from_str::<Value>(line).unwrap();
-        assert_eq!(json(&encode(&events[0])), json(&line));
-    }
-}

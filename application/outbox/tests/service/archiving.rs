@@ -194,6 +194,27 @@ async fn settled_events_move_to_a_file_and_return_unchanged() {
     assert_eq!(files.names().len(), 2);
 }
 
+/// Another form is a change of the format: see the page "Upgrades and stability".
+#[tokio::test(start_paused = true)]
+async fn line_of_an_event_has_the_documented_form() {
+    let library = library().await;
+    let event = library.stored().await.remove(0);
+    let files = Files::with(Fault::None);
+    run(&library.archive(&files)).await.unwrap();
+    let line: serde_json::Value = serde_json::from_str(&files.lines()[0]).unwrap();
+    let form = |row: &StoredRow| {
+        let columns = row.iter().map(|(column, value)| match value {
+            StoredValue::Int(number) => (column.clone(), serde_json::json!(number)),
+            StoredValue::Text(text) => (column.clone(), serde_json::json!(text)),
+            StoredValue::Time(at) => panic!("the store in memory has no column with a time: {column}, {at}"),
+        });
+        serde_json::Value::Object(columns.collect())
+    };
+    let records: Vec<_> = event.records.iter().map(form).collect();
+    assert_eq!(line, serde_json::json!({ "row": form(&event.row), "records": records }));
+    assert_eq!(records.len(), 1, "{event:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_of_several_days_are_in_several_files() {
     let library = library().await;

@@ -104,6 +104,8 @@ async fn texts_in_files_are_masked_once_and_other_events_stay() {
     assert_eq!((second.events, second.done_time), (first.events, first.done_time));
     let at = library.outbox.now();
     assert_eq!(second.erased, Some(FileErasure { at, reason: "request of the reader".to_owned() }));
+    let erased_time = format!(r#""erased_time":{{"time":"{}"}}"#, at.format("%Y-%m-%dT%H:%M:%S%.6fZ"));
+    assert_eq!(files.lines().iter().filter(|line| line.contains(&erased_time)).count(), 1, "{erased_time}");
     assert_eq!(library.places().await, (0, 3));
     let mut view = library.outbox.view().await.unwrap();
     let history = view.outbox_view().history_of(&[event_id("b")]).await.unwrap();
