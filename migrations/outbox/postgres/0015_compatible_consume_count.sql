@@ -3,4 +3,4 @@
 -- `0011_compatible_erasure.sql` explains the timeout.
 SET LOCAL lock_timeout = '2s';
 
-DROP INDEX idx_consume_count;
+DROP INDEX IF EXISTS idx_consume_count;

@@ -17,6 +17,8 @@ use crate::transaction::with_tx;
 const MAX_WRITING: TimeDelta = TimeDelta::hours(1);
 /// Maximum number of files that one call removes.
 const MAX_REMOVED: u32 = 100;
+/// Errors of the storage after which a run removes no more files: it may be unreachable, and each attempt then takes long.
+const MAX_REFUSED: usize = 5;
 
 impl Archive {
     /// Announces a file with these events, whose encoded form is `lines`. Returns its name.
@@ -92,20 +94,28 @@ impl Archive {
         Ok(recorded?)
     }
 
-    /// Removes obsolete files, and those that a process left when it ended.
+    /// Removes obsolete files, and those that a process left when it ended. The first error of the storage is returned after other files
+    /// were tried.
     pub(crate) async fn remove_unrecorded(&self) -> Result<(), ArchiveError> {
         let given_up = self.outbox.now() - MAX_WRITING;
         let files = self.outbox.view().await?.outbox_view().unrecorded_files(MAX_REMOVED).await?;
+        let mut errors = Vec::new();
         for file in files {
+            if errors.len() >= MAX_REFUSED {
+                break;
+            }
             let is_obsolete = match file.state {
                 UnrecordedState::Obsolete => true,
                 UnrecordedState::Writing => file.since <= given_up && self.give_up(&file.name).await?,
             };
             if is_obsolete {
-                self.remove_obsolete(&file.name).await?;
+                match self.remove_obsolete(&file.name).await {
+                    Err(error @ ArchiveError::Storage(_)) => errors.push(error),
+                    removed => removed?,
+                }
             }
         }
-        Ok(())
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Removes an obsolete file.

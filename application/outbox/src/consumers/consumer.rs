@@ -363,7 +363,7 @@ impl Worker {
             .increment(deliveries as u64);
     }
 
-    /// Whether the sweep runs before this moment.
+    /// Whether this moment is so far away that the event can be left to the sweep.
     fn is_long(&self, moment: DateTime<Utc>) -> bool {
         self.until(moment) > self.processor.settings.sweep_interval
     }

@@ -7,15 +7,15 @@ use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
 use crate::lease_watch::is_in_the_future;
-use crate::ports::{Unapplied, UnorderedTypes};
+use crate::ports::{ConsumeRecord, Unapplied, UnorderedTypes};
 
 /// Decision of the order gate about one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The event may be applied now.
     Apply,
-    /// An earlier event has to be settled first, or another process applies the event. If it is known, this is the time before
-    /// which the earlier event cannot be applied.
+    /// An earlier event has to be settled first, or another process applies the event. If the earlier event has failed, this is the
+    /// time of its next attempt.
     Wait(Option<DateTime<Utc>>),
     /// The event is owned by another worker, or in backoff, until this time.
     Busy(DateTime<Utc>),
@@ -53,7 +53,7 @@ pub(super) fn plan<'a>(
     let extends_range = |event: &Unapplied| is_ordered(event) && (is_target(event) || is_waiting(event));
     let range_end = unapplied.iter().rposition(extends_range).map_or(0, |last| last + 1);
     let mut steps = Vec::new();
-    // The time until which the first busy event is busy, if it is known.
+    // Whether an earlier event is busy, and the time of its next attempt if it has failed.
     let mut blocked = None;
     for (position, event) in unapplied.iter().enumerate() {
         let target = is_target(event);
@@ -80,7 +80,9 @@ pub(super) fn plan<'a>(
                 Some(_) => {}
             },
             Verdict::Busy(_) | Verdict::Wait(_) => {
-                blocked.get_or_insert(busy);
+                // A running attempt may end at any time before its lease does.
+                let is_backing_off = |record: &ConsumeRecord| record.status == ConsumeStatus::Failed;
+                blocked.get_or_insert(busy.filter(|_| event.record.as_ref().is_some_and(is_backing_off)));
                 if target {
                     steps.push(Step { event, verdict });
                 }

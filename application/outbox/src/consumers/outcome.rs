@@ -9,9 +9,9 @@ use chrono::{DateTime, Utc};
 pub(super) enum SingleOutcome {
     /// The event was applied, recorded as WAITING, or ignored as a duplicate: ack the delivery.
     Done,
-    /// An attempt failed and the next one is due at this time: wait, then requeue; ack if the sweep runs before.
+    /// An attempt failed and the next one is due at this time: wait, then requeue; or ack, so that the sweep applies it.
     Failed(DateTime<Utc>),
-    /// The event is owned by another worker, or in backoff, until this time: then check again; ack if the sweep runs before.
+    /// The event is owned by another worker, or in backoff, until this time: then check again; or ack, so that the sweep applies it.
     Busy(DateTime<Utc>),
     /// The event is DEAD: dead-letter the delivery.
     Dead,

@@ -1,7 +1,7 @@
 //! Applies events that have no delivery left: they wait, were left unsettled by a crash, or were lost by the broker.
 //! They are processed from their outbox rows, through the same gate as deliveries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,8 +24,12 @@ use crate::transaction::with_tx;
 
 /// Maximum number of events per query.
 const BATCH: u32 = 100;
+/// Number of unsettled events after which a sweep ends.
+const MAX_TRIED: usize = 5_000;
 /// Number of lock timeouts after which a sweep applies no more unsettled events.
 const MAX_POSTPONED: u32 = 3;
+/// A sweep calls other systems for at most one in this many events of the prefetch at the same time.
+const SHARE_OF_PREFETCH: u16 = 4;
 /// Pause before the next attempt during an outage of the database.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// If the queue is not empty, it may still contain the event. An event then counts as lost only after this percentage
@@ -50,9 +54,12 @@ pub(super) async fn run(processor: EventProcessor) {
 
 /// Applies unsettled events, then lost ones.
 async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
-    let mut oldest = None;
+    // Events that this sweep has tried: those that could not be settled are found again.
+    let mut tried = BTreeSet::new();
     loop {
-        let batch = stale_events(processor).await?;
+        let mut batch = stale_events(processor, BATCH as usize + tried.len()).await?;
+        batch.retain(|event| !tried.contains(event));
+        batch.truncate(BATCH as usize);
         let rows = match batch.is_empty() {
             true => Vec::new(),
             false => processor.outbox.view().await?.outbox_view().outbox_by_event(&batch).await?,
@@ -62,9 +69,9 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
         for event in &batch {
             by_aggregate.entry(by_event.get(event).map(|row| &row.aggregate)).or_default().push(event);
         }
-        // Calls of other systems may be slow: those for different aggregates run concurrently.
+        // Calls of other systems may be slow: some for different aggregates run concurrently, beside those for deliveries.
         let at_once = match processor.bound.external {
-            Some(_) => usize::from(processor.settings.prefetch.get()),
+            Some(_) => usize::from(processor.settings.prefetch.get().div_ceil(SHARE_OF_PREFETCH)),
             None => 1,
         };
         let postponed = AtomicU32::new(0);
@@ -94,12 +101,10 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
         if is_paused.into_inner() || processor.outbox.stopping().is_cancelled() {
             return Ok(());
         }
-        // A full batch is followed by the next one, unless the oldest event could not be settled: it would be read again.
-        let first = batch.first().cloned();
-        if batch.len() < BATCH as usize || postponed.into_inner() > 0 || first == oldest {
+        if batch.len() < BATCH as usize || postponed.into_inner() > 0 || tried.len() >= MAX_TRIED {
             break;
         }
-        oldest = first;
+        tried.extend(batch);
     }
     find_lost(processor).await
 }
@@ -125,14 +130,15 @@ async fn apply_stale(
 }
 
 /// Oldest events that may have no delivery left, without those that are left to other processes.
-async fn stale_events(processor: &EventProcessor) -> Result<Vec<EventId>, StoreError> {
+async fn stale_events(processor: &EventProcessor, most: usize) -> Result<Vec<EventId>, StoreError> {
     let now = processor.outbox.now();
     let idle_since = now - TimeDelta::from_std(processor.settings.sweep_interval).unwrap_or_default();
     let mut view = processor.outbox.view().await?;
     let foreign_types = processor.foreign_types(view.outbox_view()).await?;
     report_left_age(processor, view.outbox_view(), foreign_types.is_empty()).await?;
     let except: Vec<&str> = foreign_types.iter().map(String::as_str).collect();
-    view.outbox_view().stale_consumptions(processor.name(), &except, idle_since, now, BATCH).await
+    let most = u32::try_from(most).unwrap_or(u32::MAX);
+    view.outbox_view().stale_consumptions(processor.name(), &except, idle_since, now, most).await
 }
 
 /// Sets the gauge of the oldest event that is left to other processes.
@@ -180,17 +186,23 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
         return Ok(());
     }
     let types = &processor.bound.event_types();
+    // Another consumer may have received an event from another outbox. Earlier ones of its aggregate have no rows while they are only
+    // in this queue, so the order gate would not see them.
+    let waits_for_queue = has_queued && processor.outbox.receives_from(processor.queue()).is_some();
+    let most = if waits_for_queue { 1 } else { BATCH };
     let mut view = processor.outbox.view().await?;
     let lost = view
         .outbox_view()
-        .unconsumed_events(name, types, position.after_id, position.checked_until, until, BATCH)
+        .unconsumed_events(name, types, position.after_id, position.checked_until, until, most)
         .await?;
     drop(view);
-    let is_receiving = processor.outbox.receives_from(processor.queue()).is_some();
-    if is_receiving && has_queued && !lost.is_empty() {
-        // Another consumer may have received these events. Earlier ones of their aggregates have no rows while they are only in
-        // this queue, so the order gate would not see them.
-        return Ok(());
+    if waits_for_queue && let Some(first) = lost.first() {
+        // The next search begins at this event.
+        let before = first.sent_time.map(|sent| sent - TimeDelta::microseconds(1));
+        return match before.filter(|before| *before > position.checked_until) {
+            Some(before) => set_checked_until(processor, before).await,
+            None => Ok(()),
+        };
     }
     let mut all_settled = true;
     for row in &lost {

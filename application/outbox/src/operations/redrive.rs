@@ -329,15 +329,15 @@ async fn select(
             refused_if_aggregate_is_archived(view, &filter).await?;
             let filter = bounded_after(view, filter, *after).await?;
             let mut rows = view.outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
-            if after.is_none() && rows.is_empty() {
-                FilterNames::of_events(&filter).require_known(outbox)?;
-            }
             let next = if rows.len() > MAX_REDRIVEN as usize {
                 rows.truncate(MAX_REDRIVEN as usize);
                 rows.last().map(|row| row.id)
             } else {
                 next_after(view, &filter).await?
             };
+            if after.is_none() && rows.is_empty() && next.is_none() {
+                FilterNames::of_events(&filter).require_known(outbox)?;
+            }
             Ok(Selected { rows, required, missing: Vec::new(), next })
         }
     }

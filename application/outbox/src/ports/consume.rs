@@ -15,7 +15,7 @@ pub struct ConsumeRecord {
     pub status: ConsumeStatus,
     /// Number of counted attempts to apply the event.
     pub attempts: u32,
-    /// Next attempt of a `FAILED` event.
+    /// Next attempt of a `FAILED` event, or of the one that a `WAITING` event waits for.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// End of the lease of the worker that processes a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
@@ -53,7 +53,7 @@ pub struct Consumption {
     pub status: ConsumeStatus,
     /// Number of counted attempts to apply the event.
     pub attempts: u32,
-    /// Next attempt of a `FAILED` event.
+    /// Next attempt of a `FAILED` event, or of the one that a `WAITING` event waits for.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// End of this worker's lease of a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
@@ -199,7 +199,7 @@ pub trait ConsumeQueries: Send {
     /// At most `limit` events of other types than `except` that may have no delivery left, oldest `consume_time` first:
     ///
     /// - `WAITING` and `FAILED` events whose record was last written at or before `idle_since` and has no retry time
-    ///   later than `idle_since`;
+    ///   later than `now`;
     /// - `PROCESSING` events whose lease ended before `now`;
     /// - events whose record has a `consume_time` later than `now`: the clock has been set back since the write.
     async fn stale_consumptions(

@@ -9,8 +9,8 @@ pub(super) enum Rest {
 }
 
 impl Rest {
-    /// After a window with this number of rows and this limit. Unreadable rows are missing in a window, but count against
-    /// the limit: only a window far below it has all rows.
+    /// After a window with this number of rows and this limit. Unreadable rows may be missing in a window, and count against the
+    /// limit: only a window far below it has all rows.
     pub(super) fn after(rows: usize, limit: u32) -> Rest {
         match u32::try_from(rows).unwrap_or(u32::MAX) {
             rows if rows >= limit => Rest::Some,

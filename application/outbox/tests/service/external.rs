@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use handover_events::{ConsumeStatus, EventId, RetryPolicy};
 use handover_memory::MemoryUnit;
 use handover_outbox::consumers::{Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber};
+use handover_outbox::ports::{Consumption, Expected, UnitOfWork};
 use handover_outbox::{ConsumeOrder, OwnSettings};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -197,6 +198,42 @@ async fn next_attempts_are_not_delayed_by_many_events_that_wait_for_them() {
     let took = begun.elapsed();
     assert!((Duration::from_secs(18)..Duration::from_secs(36)).contains(&took), "{took:?}");
     assert!(have_status(&library, 5, (ConsumeStatus::Success, 2)).await);
+}
+
+/// A record whose row somebody has deleted: it is never settled.
+fn record_without_row(library: &Library, n: i64) -> Consumption {
+    let event = library.event(&format!("deleted-{n}"), "BOOK_LENT", 1_000 + n, 1, "{}");
+    Consumption {
+        consumer: NAME.to_owned(),
+        event_id: event.event_id,
+        event_type: event.event_type,
+        aggregate: event.aggregate,
+        aggregate_seq: 1,
+        expected: Expected::Absent,
+        status: ConsumeStatus::Waiting,
+        attempts: 0,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: None,
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: String::new(),
+        trace_id: String::new(),
+        cost_ms: 0,
+        consume_time: library.outbox.now(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_attempts_are_not_delayed_by_records_that_cannot_be_settled() {
+    let mailer = Mailer::new(refused_at_first);
+    let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    let records: Vec<_> = (0..250).map(|n| record_without_row(&library, n)).collect();
+    let mut unit = library.tx.begin().await.unwrap();
+    unit.outbox().record(&records).await.unwrap();
+    unit.commit().await.unwrap();
+    library.commit(vec![library.event("e-0", "BOOK_LENT", 1, 1, r#"{"reader":3}"#)]).await;
+    eventually(async || have_status(&library, 1, (ConsumeStatus::Success, 2)).await).await;
 }
 
 #[tokio::test(start_paused = true)]

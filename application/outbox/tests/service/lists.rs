@@ -131,7 +131,11 @@ async fn stats_count_sent_and_applied_events_among_limited_number_of_ids() {
 async fn redrive_searches_limited_number_of_rows_per_call_if_sent_event_type_is_rare() {
     let library = Library::sending([]);
     let events = (1..=MANY).map(|n| {
-        let event_type = if n == 1 || n == MANY { "BOOK_LOST" } else { "BOOK_LENT" };
+        let event_type = match n {
+            1 | MANY => "BOOK_LOST",
+            n if n == MANY - 2 => "BOOK_TORN",
+            _ => "BOOK_LENT",
+        };
         library.event(&format!("e-{n}"), event_type, n, 1, "{}")
     });
     library.commit(events.collect()).await;
@@ -161,6 +165,8 @@ async fn redrive_searches_limited_number_of_rows_per_call_if_sent_event_type_is_
     assert_eq!(matched(lost.clone(), true).await, [1, 1]);
     assert_eq!(matched(lost.clone(), false).await, [1, 1]);
     assert_eq!(matched(lost, false).await, [0, 0], "both are already due");
+    let torn = OutboxFilter { event_type: Some("BOOK_TORN".to_owned()), ..OutboxFilter::default() };
+    assert_eq!(matched(torn, true).await, [0, 1]);
     // An index supports the filter by aggregate id, so all ids of the table are searched by one call.
     let of_book = OutboxFilter { aggregate_id: Some((MANY - 1).into()), ..OutboxFilter::default() };
     assert_eq!(matched(of_book, false).await, [1]);

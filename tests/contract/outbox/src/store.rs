@@ -259,7 +259,7 @@ crate::rules! { store_rules: StoreRig;
         unapplied_events_are_ordered_by_aggregate_sequence_and_id,
         an_event_is_unapplied_whatever_its_status_in_the_outbox,
         unchanged_waiting_and_failed_records_are_stale,
-        a_record_is_not_stale_if_its_next_attempt_became_due_recently,
+        a_record_is_not_stale_before_its_next_attempt_is_due,
         a_processing_record_is_stale_after_its_lease_ended,
         a_record_with_a_future_consume_time_is_stale,
         stale_records_are_ordered_oldest_first,

@@ -154,7 +154,7 @@ fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>)
     match row.status {
         ConsumeStatus::Processing => row.lease_until.is_none_or(|until| until < now),
         ConsumeStatus::Waiting | ConsumeStatus::Failed => {
-            row.consume_time <= idle_since && row.next_retry_time.is_none_or(|due| due <= idle_since)
+            row.consume_time <= idle_since && row.next_retry_time.is_none_or(|due| due <= now)
         }
         ConsumeStatus::Success | ConsumeStatus::Dead => false,
     }

@@ -314,7 +314,7 @@ impl ConsumeQueries for Session {
         );
         let mut values = values![consumer];
         values.extend(except);
-        values.extend(values![idle_since, idle_since, now, now, most]);
+        values.extend(values![idle_since, now, now, now, most]);
         let rows = self.fetch(&sql, values).await?;
         rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
     }

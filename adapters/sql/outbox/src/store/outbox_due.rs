@@ -189,6 +189,9 @@ fn in_order_of_aggregates(dialect: &dyn Dialect, query: &DueQuery) -> (String, V
     (sql, values)
 }
 
+/// Number of unreadable rows that hide no others: all of them are read by each search.
+const MAX_UNREADABLE: u32 = 5_000;
+
 impl Session {
     /// The query plan of [`in_order_of_ids`], in the format of the engine.
     pub(super) async fn explain_due(&mut self, query: &DueQuery) -> Result<String, StoreError> {
@@ -197,7 +200,8 @@ impl Session {
         Ok(rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Unreadable rows are not due, and do not count: otherwise as many as the limit would hide all rows behind them.
+    /// Unreadable rows are not due, and up to [`MAX_UNREADABLE`] do not count: otherwise as many as the limit would hide all rows
+    /// behind them.
     pub(super) async fn due(&mut self, query: &DueQuery) -> Result<Due, StoreError> {
         let mut wider = query.clone();
         loop {
@@ -209,7 +213,10 @@ impl Session {
                 readable.truncate(query.limit as usize);
                 return Ok(Due { rows: readable, next });
             }
-            wider.limit = query.limit.saturating_add(unreadable);
+            if wider.limit >= MAX_UNREADABLE {
+                return Ok(Due { rows: readable, next });
+            }
+            wider.limit = wider.limit.saturating_mul(2).max(query.limit.saturating_add(unreadable));
         }
     }
 

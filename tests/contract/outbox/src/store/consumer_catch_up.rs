@@ -221,14 +221,14 @@ pub async fn unchanged_waiting_and_failed_records_are_stale(rig: &dyn StoreRig) 
     assert_eq!(seen, ["old-FAILED", "old-WAITING"]);
 }
 
-/// A record with a next attempt is stale only if that attempt was due before `idle_since`.
-pub async fn a_record_is_not_stale_if_its_next_attempt_became_due_recently(rig: &dyn StoreRig) {
+/// A record with a next attempt is stale only if that attempt is due.
+pub async fn a_record_is_not_stale_before_its_next_attempt_is_due(rig: &dyn StoreRig) {
     let due = |id: &str, at: i64| Consumption {
         next_retry_time: Some(later(at)),
         ..left(id, ConsumeStatus::Failed, -60)
     };
-    record(rig, &[due("long-due", -45), due("just-due", -5), due("future", 60)]).await;
-    assert_eq!(stale_consumptions(rig, later(-30), start(), 10).await, ["long-due"]);
+    record(rig, &[due("long-due", -45), due("just-due", 0), due("future", 60)]).await;
+    assert_eq!(stale_consumptions(rig, later(-30), start(), 10).await, ["long-due", "just-due"]);
 }
 
 /// A `PROCESSING` record is stale once its lease has ended, however recently it changed.
