@@ -125,7 +125,7 @@ async fn redrive_by_aggregate_is_refused_while_its_events_are_in_the_archive() {
 async fn process_without_an_archive_answers_409() {
     let world = World::with(Setup { archive: None, ..Setup::default() }).await;
     let refused = world.archive("{}").await.expect(409, "A0409");
-    assert!(refused.message.contains("archive.url is not set"), "{}", refused.text);
+    assert!(refused.message.contains("this process has no storage for it"), "{}", refused.text);
     world.restore(&json!({ "eventIds": ["e-1"], "reason": "known" })).await.expect(409, "A0409");
 }
 
