@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use crate::metrics::Metric;
 
+/// Name of the job that reads the state and evaluates the alerts.
+pub(crate) const EVALUATION: &str = "state-metrics";
+
 /// An alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alert {

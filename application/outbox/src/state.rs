@@ -16,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tracing::{error, warn};
 
-use crate::alert::Alert;
+use crate::alert::{Alert, EVALUATION};
 use crate::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use crate::metrics::Metric;
 use crate::outbox::Outbox;
@@ -31,8 +31,6 @@ use history::History;
 use sample::unix_seconds;
 
 pub use alerts::{ALERT_ACKNOWLEDGED, ALERT_ACTIVE, ALERTS};
-pub(crate) use deployment::missed_runs;
-
 pub use database::DatabaseState;
 pub use sample::{STATE_TIME, Sample, StateSource};
 
@@ -40,9 +38,6 @@ pub use sample::{STATE_TIME, Sample, StateSource};
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     deployment::METRICS.iter().chain(alerts::METRICS)
 }
-
-/// Name of the job that reads the state and evaluates the alerts.
-pub(crate) const JOB: &str = "state-metrics";
 
 /// Name of the lease of the process that reads the state.
 const LEASE: &str = "handover-state";
@@ -81,7 +76,7 @@ impl StateMetrics {
         let mut sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(deployment)];
         sources.extend(of_application);
         let job = ReadState { sources, state: state.clone(), memory: tokio::sync::Mutex::default() };
-        Periodic::new(JOB, interval, RunBy::Leader(leader)).start(&outbox.tx, job);
+        Periodic::new(EVALUATION, interval, RunBy::Leader(leader)).start(&outbox.tx, job);
         state
     }
 

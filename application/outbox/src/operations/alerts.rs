@@ -4,10 +4,10 @@ use chrono::{DateTime, Utc};
 use handover_events::Json;
 
 use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt};
-use crate::alert::Alert;
+use crate::alert::{Alert, EVALUATION};
+use crate::jobs::missed_runs;
 use crate::outbox::Outbox;
 use crate::ports::{Acknowledgement, AlertRecord, AuditEntry, OutboxView, StoreError};
-use crate::state;
 use crate::transaction::with_tx;
 
 /// Evaluations that may be late before nobody is thought to evaluate the alerts.
@@ -35,8 +35,8 @@ pub async fn alerts(outbox: &Outbox) -> Result<Vec<AlertState>, OperationError> 
 /// was true at an earlier time.
 pub async fn alerts_are_evaluated(outbox: &Outbox) -> Result<bool, OperationError> {
     let records = outbox.view().await?.outbox_view().job_records().await?;
-    let record = records.iter().find(|record| record.job == state::JOB);
-    let missed = record.and_then(|record| state::missed_runs(record, outbox.now()));
+    let record = records.iter().find(|record| record.job == EVALUATION);
+    let missed = record.and_then(|record| missed_runs(record, outbox.now()));
     Ok(missed.is_some_and(|missed| missed <= MAX_MISSED_EVALUATIONS))
 }
 

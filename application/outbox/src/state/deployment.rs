@@ -12,11 +12,11 @@ use super::sample::{STATE_TIME, Sample, StateSource, unix_seconds};
 use crate::backlog::Counted;
 use crate::consumers::broker_timeout;
 use crate::figures::{ConsumerFigures, Figures};
-use crate::jobs::Leader;
+use crate::jobs::{Leader, missed_runs};
 use crate::metrics::{CONSUMER, Metric, OLDEST_DUE, PENDING, age_seconds, count};
 use crate::operations::MAX_BLOCKED_COUNTED;
 use crate::outbox::Outbox;
-use crate::ports::{JobRecord, Leadership, OnFailed, OutboxView, PartitionLease, StoreError};
+use crate::ports::{Leadership, OnFailed, OutboxView, PartitionLease, StoreError};
 use crate::process_report::reported;
 
 const QUEUE: &[&str] = &["queue"];
@@ -132,9 +132,6 @@ const RECENT_TO_EFFECT: Metric = Metric::state(
 
 /// Publishes of 5 minutes below which their failures are no rate.
 const MIN_PUBLISHES: u64 = 20;
-/// Time between two records of a job.
-const RECORD_SECONDS: f64 = 10.0;
-const MAX_MISSED_RUNS: f64 = 1_000.0;
 const PERCENTILES: [(&str, f64); 3] = [("50", 0.5), ("95", 0.95), ("99", 0.99)];
 
 /// The metrics of the deployment's state.
@@ -375,14 +372,6 @@ impl Deployment {
 /// Begin of an outage that began at `before`, or now.
 fn since(before: Option<DateTime<Utc>>, lasts: bool, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     lasts.then(|| before.unwrap_or(now))
-}
-
-/// Intervals without a successful run; `None` without a known interval.
-pub(crate) fn missed_runs(record: &JobRecord, now: DateTime<Utc>) -> Option<f64> {
-    let interval = record.interval?.as_secs_f64().max(RECORD_SECONDS);
-    let Some(last) = record.last_success else { return Some(MAX_MISSED_RUNS) };
-    let age = (now - last).to_std().unwrap_or_default().as_secs_f64();
-    Some(((age - RECORD_SECONDS).max(0.0) / interval).min(MAX_MISSED_RUNS))
 }
 
 async fn read_webhooks(

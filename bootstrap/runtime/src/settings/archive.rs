@@ -40,9 +40,10 @@ pub fn archive(reader: &Reader<'_>, event_types: &[&'static str]) -> Checked<Arc
 }
 
 fn by_type(item: &Item, event_types: &[&'static str]) -> Result<Vec<(&'static str, Duration)>, ConfigError> {
-    let remedy = "write {ORDER_CREATED = \"90d\"}, or remove the key";
     let Value::Table(all) = item.value() else {
-        return Err(item.refused("it is not a table of event types", remedy));
+        let example = event_types.first().unwrap_or(&"EVENT_TYPE");
+        let remedy = format!("write {{{example} = \"90d\"}}, or remove the key");
+        return Err(item.refused("it is not a table of event types", &remedy));
     };
     let read = |(name, value): (&String, &Value)| {
         let Some(name) = event_types.iter().copied().find(|known| known == name) else {
