@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use handover_contract::samples::consumption;
 use handover_events::{ConsumeStatus, EventId, RetryPolicy};
 use handover_memory::MemoryUnit;
 use handover_outbox::consumers::{Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber};
-use handover_outbox::ports::{Consumption, Expected, UnitOfWork};
+use handover_outbox::ports::{Consumption, UnitOfWork};
 use handover_outbox::{ConsumeOrder, OwnSettings};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -200,35 +201,52 @@ async fn next_attempts_are_not_delayed_by_many_events_that_wait_for_them() {
     assert!(have_status(&library, 5, (ConsumeStatus::Success, 2)).await);
 }
 
-/// A record whose row somebody has deleted: it is never settled.
-fn record_without_row(library: &Library, n: i64) -> Consumption {
-    let event = library.event(&format!("deleted-{n}"), "BOOK_LENT", 1_000 + n, 1, "{}");
-    Consumption {
-        consumer: NAME.to_owned(),
-        event_id: event.event_id,
-        event_type: event.event_type,
-        aggregate: event.aggregate,
-        aggregate_seq: 1,
-        expected: Expected::Absent,
-        status: ConsumeStatus::Waiting,
-        attempts: 0,
-        next_retry_time: None,
-        lease_until: None,
-        error_message: None,
-        idempotency_key: None,
-        consume_result: None,
-        payload_hash: String::new(),
-        trace_id: String::new(),
-        cost_ms: 0,
-        consume_time: library.outbox.now(),
+/// Two processes; the event is delivered twice again while it waits for its next attempt.
+async fn next_attempt_of_two_processes(first_is_killed: bool) {
+    let mailer = Mailer::new(refused_at_first);
+    let first = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    let second = first.next_process(&patient(&mailer));
+    // Its sweep runs during the call that the other one begins.
+    first.outbox.sleep(Duration::from_millis(100)).await;
+    second.start();
+    first.commit(vec![first.event("e-0", "BOOK_LENT", 1, 1, r#"{"reader":3}"#)]).await;
+    eventually(async || have_status(&first, 1, (ConsumeStatus::Failed, 1)).await).await;
+    for _ in 0..2 {
+        first.deliver("e-0").await;
     }
+    eventually(async || second.is_quiet().await).await;
+    if first_is_killed {
+        first.tx.tasks().kill();
+        first.tx.tasks().ended().await;
+    }
+    eventually(async || have_status(&second, 1, (ConsumeStatus::Success, 2)).await).await;
+    assert_eq!(mailer.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_that_was_waited_for_long_begins_once_although_two_processes_run() {
+    next_attempt_of_two_processes(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_that_was_waited_for_long_begins_in_another_process_if_the_first_was_killed() {
+    next_attempt_of_two_processes(true).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn next_attempts_are_not_delayed_by_records_that_cannot_be_settled() {
     let mailer = Mailer::new(refused_at_first);
     let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
-    let records: Vec<_> = (0..250).map(|n| record_without_row(&library, n)).collect();
+    // Somebody has deleted the rows of these events.
+    let deleted = |n: i64| {
+        let event = library.event(&format!("deleted-{n}"), "BOOK_LENT", 1_000 + n, 1, "{}");
+        Consumption {
+            status: ConsumeStatus::Waiting,
+            consume_time: library.outbox.now(),
+            ..consumption(NAME, &event)
+        }
+    };
+    let records: Vec<_> = (0..250).map(deleted).collect();
     let mut unit = library.tx.begin().await.unwrap();
     unit.outbox().record(&records).await.unwrap();
     unit.commit().await.unwrap();

@@ -1,6 +1,7 @@
 //! Tests of the operators' lists, counts and redrives if a table has more rows than are searched by one call.
 
-use handover_events::{AggregateRef, ConsumeStatus, OutboxStatus, TenantId, Trace};
+use handover_contract::samples::consumption;
+use handover_events::{AggregateRef, OutboxStatus, TenantId, Trace};
 use handover_outbox::Page;
 use handover_outbox::operations::{
     self, Operator, RedriveEvents, RedriveFilter, RedriveRate, RedriveSelection, redrive_events,
@@ -61,25 +62,7 @@ async fn list_searches_limited_number_of_rows_per_page_if_event_type_is_rare() {
 async fn record_many(library: &Library, consumer: impl Fn(i64) -> &'static str) {
     let records = (1..=MANY).map(|n| {
         let event = library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, "{}");
-        Consumption {
-            consumer: consumer(n).to_owned(),
-            event_id: event.event_id,
-            event_type: event.event_type,
-            aggregate: event.aggregate,
-            aggregate_seq: 1,
-            expected: Expected::Absent,
-            status: ConsumeStatus::Success,
-            attempts: 1,
-            next_retry_time: None,
-            lease_until: None,
-            error_message: None,
-            idempotency_key: None,
-            consume_result: None,
-            payload_hash: String::new(),
-            trace_id: String::new(),
-            cost_ms: 0,
-            consume_time: library.outbox.now(),
-        }
+        Consumption { consume_time: library.outbox.now(), ..consumption(consumer(n), &event) }
     });
     let mut unit = library.tx.begin().await.unwrap();
     unit.outbox().record(&records.collect::<Vec<_>>()).await.unwrap();
