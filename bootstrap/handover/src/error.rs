@@ -128,18 +128,8 @@ impl EnqueueError {
     /// Whether the transaction may succeed if it is repeated from its begin: a deadlock, a serialization failure, an outage of the
     /// database, or an older process that ends soon.
     pub fn is_transient(&self) -> bool {
-        match self {
-            EnqueueError::Store(cause) => cause.is_retryable() || cause.is_outage(),
-            EnqueueError::OlderProcess { .. } => true,
-            EnqueueError::NotAnObject { .. }
-            | EnqueueError::Contradiction { .. }
-            | EnqueueError::Key { .. }
-            | EnqueueError::NotSelective { .. }
-            | EnqueueError::Payload { .. }
-            | EnqueueError::Unreadable { .. }
-            | EnqueueError::Unregistered { .. }
-            | EnqueueError::NoTransaction {} => false,
-        }
+        matches!(self, EnqueueError::OlderProcess { .. })
+            || self.store_error().is_some_and(|cause| cause.is_retryable() || cause.is_outage())
     }
 
     /// The error for the consumer whose handler enqueues an event.

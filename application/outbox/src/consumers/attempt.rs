@@ -211,7 +211,8 @@ impl<'p> Attempts<'p> {
         })
     }
 
-    /// Records that an event waits for an earlier one, which cannot be applied before this time: the sweep skips it until then.
+    /// Records that an event waits for an earlier one, which cannot be applied before this time, if it is known: the sweep skips
+    /// it until then.
     pub(super) async fn wait(
         &self,
         step: &Unapplied,

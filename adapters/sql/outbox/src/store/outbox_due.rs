@@ -208,12 +208,9 @@ impl Session {
             let (rows, next) = self.due_rows(&wider).await?;
             let mut readable = self.readable(&rows, OutboxTable::read);
             let unreadable = u32::try_from(rows.len() - readable.len()).unwrap_or(u32::MAX);
-            let is_full = rows.len() as u64 >= u64::from(wider.limit);
-            if !is_full || readable.len() as u64 >= u64::from(query.limit) {
+            let has_more = rows.len() as u64 >= u64::from(wider.limit) && wider.limit < MAX_UNREADABLE;
+            if !has_more || readable.len() as u64 >= u64::from(query.limit) {
                 readable.truncate(query.limit as usize);
-                return Ok(Due { rows: readable, next });
-            }
-            if wider.limit >= MAX_UNREADABLE {
                 return Ok(Due { rows: readable, next });
             }
             wider.limit = wider.limit.saturating_mul(2).max(query.limit.saturating_add(unreadable));
