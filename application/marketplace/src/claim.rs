@@ -187,7 +187,7 @@ impl<'a, T> Call<'a, T> {
                 match claim_in(unit, &claim.request).await {
                     Ok(None) => {}
                     Ok(Some(response)) => return Err(UseCaseError::Replayed(response)),
-                    Err(IdempotencyError::InProgress) if attempt.may_be_committed() => {
+                    Err(IdempotencyError::InProgress) if attempt.is_repeated() => {
                         let what = KEY_OF_EARLIER_ATTEMPT.to_owned();
                         return Err(StoreError::Conflict { what }.into());
                     }

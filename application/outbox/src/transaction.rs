@@ -42,15 +42,37 @@ impl Default for TxPolicy {
     }
 }
 
-/// Number of the current attempt at a unit of work.
+/// What the attempts before the current one at a unit of work have left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt(u32);
+pub enum Attempt {
+    /// This is the first attempt.
+    First,
+    /// All earlier attempts were rolled back.
+    AfterRollback,
+    /// The outcome of an earlier attempt is unknown ([`StoreError::CommitUnknown`]).
+    AfterUnknownCommit,
+}
 
 impl Attempt {
-    /// Whether an earlier attempt may have been committed, with its outcome unknown. The unit of work must then look
-    /// for its own earlier writes before it decides again.
+    /// Whether an earlier attempt may have been committed. The unit of work must then look for its own earlier writes
+    /// before it decides again. After a rollback, what looks like its own was written by somebody else.
     pub const fn may_be_committed(self) -> bool {
-        self.0 > 1
+        matches!(self, Attempt::AfterUnknownCommit)
+    }
+
+    /// Whether there was an earlier attempt. What was read before the unit of work may then be out of date, and an id that
+    /// was chosen before it may belong to another row.
+    pub const fn is_repeated(self) -> bool {
+        !matches!(self, Attempt::First)
+    }
+
+    const fn after(self, error: &StoreError) -> Attempt {
+        match (self, error) {
+            (Attempt::AfterUnknownCommit, _) | (_, StoreError::CommitUnknown(_)) => {
+                Attempt::AfterUnknownCommit
+            }
+            (Attempt::First | Attempt::AfterRollback, _) => Attempt::AfterRollback,
+        }
     }
 }
 
@@ -277,21 +299,23 @@ where
         .acquire()
         .await
         .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
-    let mut number = 1;
+    let (mut number, mut current) = (1, Attempt::First);
     let started_at = tx.clock.now();
     loop {
-        let error = match with_measurements(attempt(tx, work, Attempt(number))).await {
+        let error = match with_measurements(attempt(tx, work, current)).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
         let elapsed = (tx.clock.now() - started_at).to_std().unwrap_or_default();
-        let retryable = error.store_error().is_some_and(|error| {
-            error.is_retryable()
-                && (!matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.max_elapsed)
-        });
-        if !retryable || number >= tx.policy.attempts.get() {
-            return Err(error);
-        }
+        let is_in_time = |error: &StoreError| {
+            !matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.max_elapsed
+        };
+        current = match error.store_error() {
+            Some(cause) if cause.is_retryable() && is_in_time(cause) && number < tx.policy.attempts.get() => {
+                current.after(cause)
+            }
+            Some(_) | None => return Err(error),
+        };
         let longest = tx.policy.pause.saturating_mul(1 << (number - 1).min(10));
         tx.clock.sleep(longest.mul_f64(0.5 + (tx.random.next() >> 40) as f64 / f64::from(1u32 << 25))).await;
         number += 1;

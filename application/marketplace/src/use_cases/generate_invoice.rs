@@ -153,7 +153,7 @@ impl AttemptedInvoice {
             }
             return Ok(existing);
         }
-        if attempt.may_be_committed() {
+        if attempt.is_repeated() {
             require_unused(unit, IdKind::Invoice, self.id.get()).await?;
         }
         let new = NewInvoice {

@@ -38,7 +38,7 @@ impl Ordering {
             };
             call.run(&self.tx, product, |unit, product, attempt| {
                 Box::pin(async move {
-                    if attempt.may_be_committed() {
+                    if attempt.is_repeated() {
                         let found = unit.product_by_id(product.tenant, product.id).await?;
                         if let Some(listed) = found.filter(|found| is_the_same_listing(found, product)) {
                             return Ok(listed);

@@ -50,7 +50,7 @@ impl Ordering {
             let rules = self.points;
             call.run(&self.tx, event_factory, move |unit, event_factory, attempt| {
                 Box::pin(async move {
-                    if attempt.may_be_committed() {
+                    if attempt.is_repeated() {
                         // The event id proves that an earlier attempt of this command placed the order.
                         if event_factory.is_announced(unit).await?
                             && let Some(placed) = unit.order_by_id(tenant, new.id).await?

@@ -83,7 +83,7 @@ impl AttemptedRefund {
         let entry = AuditEntry { tenant: invoice.tenant, ..self.entry.clone() };
         let refused = InvoiceRefusal::WrongStatus { status: invoice.status, action: "refund" };
         let payable = Payable::Invoice(invoice);
-        if attempt.may_be_committed()
+        if attempt.is_repeated()
             && let Some(before) = unit.refund_by_id(*id).await?
         {
             let is_ours = (before.of, before.create_time) == (payable.id(), event_factory.now);

@@ -102,7 +102,7 @@ impl AttemptedRefund {
             (None, None) => None,
         };
         let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
-        if attempt.may_be_committed()
+        if attempt.is_repeated()
             && let Some(before) = unit.refund_by_id(self.id).await?
         {
             // An order has at most one refund in processing, so a refund of this order with this creation time (in

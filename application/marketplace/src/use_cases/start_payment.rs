@@ -161,7 +161,7 @@ impl AttemptedPayment {
         let payable = self.payer.payable(unit, self.tenant).await?;
         let expires_at = payable.order().and_then(|order| payment_deadline(order, self.pending_timeout));
         let pending = |payment| OrderPayment { payment, expires_at };
-        if attempt.may_be_committed()
+        if attempt.is_repeated()
             && let Some(before) = unit.payment_by_id(self.id).await?
         {
             // There is at most one payment in processing, so a payment of this order or invoice with this creation time

@@ -179,7 +179,7 @@ impl<'p> Groups<'p> {
     ) -> Result<BTreeMap<EventId, Settled>, ProcessError> {
         let read;
         let unapplied = match &input.read_ahead {
-            Some(unapplied) if !attempt.may_be_committed() => unapplied,
+            Some(unapplied) if !attempt.is_repeated() => unapplied,
             Some(_) | None => {
                 read = self.processor.unapplied(unit.outbox(), &input.aggregates).await?;
                 &read

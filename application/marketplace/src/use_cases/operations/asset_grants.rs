@@ -171,7 +171,7 @@ impl Operations {
                     record_already_done(unit.outbox(), attempt, entry).await?;
                     return Ok(coupon);
                 }
-                if attempt.may_be_committed() {
+                if attempt.is_repeated() {
                     require_unused(unit, IdKind::Coupon, id.get()).await?;
                 }
                 let coupon = command.coupon(id, tenant, now);
