@@ -61,7 +61,8 @@ impl GatewayReportQueries for MarketUnit {
             let rows = statement.gateway_reports();
             let newest_first =
                 rows.select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
-            let matching = newest_first.filter(|row| matches(&filter, &row.effect));
+            let is_above = |id: i64| filter.above_id.is_none_or(|above| id > above);
+            let matching = newest_first.filter(|row| is_above(row.id) && matches(&filter, &row.effect));
             matching.take(limited(limit)).cloned().collect()
         })
         .await

@@ -90,6 +90,7 @@ pub(crate) fn page(
             values.push(value);
         }
     };
+    and("id > ?", filter.above_id.map(Value::from));
     and("tenant_id = ?", filter.tenant.map(|tenant| tenant.get().into()));
     and("state = ?", filter.state.map(|state| state.as_str().into()));
     and("create_time >= ?", filter.from.map(Value::from));

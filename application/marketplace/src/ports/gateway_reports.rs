@@ -18,6 +18,8 @@ pub struct GatewayReportFilter {
     pub from: Option<DateTime<Utc>>,
     /// Latest time (exclusive).
     pub to: Option<DateTime<Utc>>,
+    /// Only reports with an id above this one: bounds the number of reports that a page without an index reads.
+    pub above_id: Option<i64>,
 }
 
 /// Reads reports of the gateway.

@@ -7,6 +7,7 @@ mod asset_grants;
 mod erasure;
 mod findings;
 mod gateway_reports;
+mod listings;
 mod orders;
 mod payments;
 mod reconcile;

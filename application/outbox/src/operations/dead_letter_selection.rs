@@ -103,6 +103,7 @@ impl DeadLetterSelection {
                     status: None,
                     from: *from,
                     to: *to,
+                    above_id: None,
                 };
                 let selected = undecided(outbox, &filter).await?;
                 if selected.dead_letters.is_empty() {

@@ -1,7 +1,9 @@
 //! Limits the ids that one call searches if no index supports its filter.
 
+use async_trait::async_trait;
 use handover_events::OutboxStatus;
 
+use crate::page::Page;
 use crate::ports::{OperatorQueries, OutboxFilter, StoreError};
 
 /// Maximum number of ids that one call searches if no index supports its filter. Without this bound, a filter that few rows
@@ -34,4 +36,57 @@ pub(crate) async fn next_after(
     let Some(below) = filter.below_id else { return Ok(None) };
     let later = rows.outbox_after(&OutboxFilter::default(), Some(below - 1), 1).await?;
     Ok(later.first().map(|row| row.id - 1))
+}
+
+/// A filter of a list whose pages are read in descending order of ids. `V` is the view that the rows are read from.
+#[async_trait]
+pub trait Listing<V: ?Sized>: Sized + Send + Sync {
+    /// A row of the list.
+    type Row: Send;
+
+    /// The id of a row, which is the cursor for paging.
+    fn id(row: &Self::Row) -> i64;
+
+    /// The part of the filter that an index supports in the order of ids; `None`: an index supports the whole filter.
+    fn indexed_part(&self) -> Option<Self>;
+
+    /// Limits the filter to ids above this one.
+    fn set_above(&mut self, id: i64);
+
+    /// At most `limit` matching rows with an id below `before`, greatest id first.
+    ///
+    /// # Errors
+    /// Those of the store.
+    async fn rows(&self, view: &mut V, before: Option<i64>, limit: u32)
+    -> Result<Vec<Self::Row>, StoreError>;
+}
+
+/// A page of a list, newest first. If no index supports the filter, at most 100,000 ids are searched: the page may have fewer
+/// than `limit` rows although there is a next page.
+///
+/// # Errors
+/// Those of the store.
+pub async fn page_of<V: ?Sized + Send, L: Listing<V>>(
+    view: &mut V,
+    mut listing: L,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<L::Row>, StoreError> {
+    let searched = match listing.indexed_part() {
+        None => None,
+        Some(indexed) => {
+            let newest = indexed.rows(view, before, 1).await?;
+            newest.first().map(|row| (indexed, L::id(row).saturating_sub(MAX_IDS)))
+        }
+    };
+    if let Some((_, above)) = &searched {
+        listing.set_above(*above);
+    }
+    let rows = listing.rows(view, before, limit.saturating_add(1)).await?;
+    let mut page = Page::cut(rows, limit, L::id);
+    if let (None, Some((indexed, above))) = (page.next, searched) {
+        let older = indexed.rows(view, Some(above.saturating_add(1)), 1).await?;
+        page.next = older.first().map(|row| L::id(row).saturating_add(1));
+    }
+    Ok(page)
 }

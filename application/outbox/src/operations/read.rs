@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus, TenantId};
+use handover_events::{EventId, Json, OutboxStatus, TenantId};
 
 use super::find_event::{ListedEvent, listed, visible_json};
-use super::id_window::{MAX_IDS, is_indexed};
+use super::id_window::page_of;
 use super::known_names::FilterNames;
+use super::listings::Archived;
 use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
 use crate::outbox::Outbox;
 use crate::page::Page;
@@ -57,7 +58,8 @@ pub struct ParkedDeadLetter {
     pub event: Option<EventId>,
 }
 
-/// Dead letters, the last parked first; payloads are masked as in [`find_event`](super::find_event).
+/// Dead letters, the last parked first; payloads are masked as in [`find_event`](super::find_event). If no index supports the
+/// filter, at most 100,000 ids are searched for a page: it may have fewer than `limit` dead letters although there is a next page.
 pub async fn dead_letters(
     outbox: &Outbox,
     operator: &Operator,
@@ -67,19 +69,18 @@ pub async fn dead_letters(
 ) -> Result<Page<ParkedDeadLetter>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
     let mut view = outbox.view().await?;
-    let dead_letters = view.outbox_view().dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
-    let ids: Vec<EventId> =
-        dead_letters.iter().filter_map(|dead_letter| dead_letter.effect.key.parse().ok()).collect();
+    let Page { items, next } = page_of(view.outbox_view(), filter.clone(), before, limit).await?;
+    let ids: Vec<EventId> = items.iter().filter_map(|row| row.effect.key.parse().ok()).collect();
     let rows = view.outbox_view().outbox_by_event(&ids).await?;
     drop(view);
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
-    let parked = dead_letters.into_iter().map(|Numbered { id, effect: mut dead_letter }| {
+    let parked = items.into_iter().map(|Numbered { id, effect: mut dead_letter }| {
         let event_type = dead_letter.event_type.as_deref();
         dead_letter.body = visible_json(outbox, operator, event_type, dead_letter.body);
         let event = dead_letter.key.parse().ok().filter(|_| ours.contains(dead_letter.key.as_str()));
         ParkedDeadLetter { id, dead_letter, event }
     });
-    let page = Page::cut(parked.collect(), limit, |dead_letter| dead_letter.id);
+    let page = Page { items: parked.collect(), next };
     let selection = [
         ("key", filter.key.as_deref().map(Json::from)),
         ("queue", filter.queue.as_deref().map(Json::from)),
@@ -114,21 +115,8 @@ pub async fn consumptions(
     limit: u32,
 ) -> Result<Page<Numbered<Consumed>>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
-    let all = ConsumedFilter::default();
     let mut view = outbox.view().await?;
-    let log = view.outbox_view();
-    let is_indexed =
-        filter.event_id.is_some() || filter.status.is_some_and(|status| status != ConsumeStatus::Success);
-    if !is_indexed {
-        let newest = log.consumed_page(&all, before, 1).await?;
-        filter.above_id = newest.first().map(|row| row.id - MAX_IDS);
-    }
-    let items = log.consumed_page(&filter, before, limit.saturating_add(1)).await?;
-    let mut page = Page::cut(items, limit, |row| row.id);
-    if let (None, Some(above)) = (page.next, filter.above_id) {
-        let older = log.consumed_page(&all, Some(above + 1), 1).await?;
-        page.next = older.first().map(|row| row.id + 1);
-    }
+    let page = page_of(view.outbox_view(), filter.clone(), before, limit).await?;
     drop(view);
     let selection = [
         ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
@@ -148,7 +136,8 @@ pub async fn consumptions(
     Ok(page)
 }
 
-/// The audit log, the last call first.
+/// The audit log, the last call first. If no index supports the filter, at most 100,000 ids are searched for a page: it may have
+/// fewer than `limit` entries although there is a next page.
 pub async fn audit_log(
     outbox: &Outbox,
     operator: &Operator,
@@ -157,9 +146,9 @@ pub async fn audit_log(
     limit: u32,
 ) -> Result<Page<Numbered<AuditEntry>>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
-    let items =
-        outbox.view().await?.outbox_view().audit_page(&filter, before, limit.saturating_add(1)).await?;
-    let page = Page::cut(items, limit, |row| row.id);
+    let mut view = outbox.view().await?;
+    let page = page_of(view.outbox_view(), filter.clone(), before, limit).await?;
+    drop(view);
     let selection = [
         tenant_field(filter.tenant),
         ("changes", filter.changes.then_some(Json::Bool(true))),
@@ -183,19 +172,9 @@ pub async fn outbox(
     limit: u32,
 ) -> Result<Page<ListedEvent>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
-    let all = OutboxFilter::default();
     let mut view = outbox.view().await?;
     let rows = view.outbox_view();
-    if !is_indexed(&filter) {
-        let newest = rows.outbox_page(&all, before, 1).await?;
-        filter.above_id = newest.first().map(|row| row.id - MAX_IDS);
-    }
-    let items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
-    let mut page = Page::cut(items, limit, |row| row.id);
-    if let (None, Some(above)) = (page.next, filter.above_id) {
-        let older = rows.outbox_page(&all, Some(above + 1), 1).await?;
-        page.next = older.first().map(|row| row.id + 1);
-    }
+    let page = page_of(rows, filter.clone(), before, limit).await?;
     let page = Page { items: listed(outbox, operator, rows, page.items).await?, next: page.next };
     drop(view);
     let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Json::from))]);
@@ -218,19 +197,8 @@ pub async fn archived_events(
     limit: u32,
 ) -> Result<Page<ArchivedEvent>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
-    let all = OutboxFilter::default();
     let mut view = outbox.view().await?;
-    let archived = view.outbox_view();
-    if filter.aggregate_type.is_none() || filter.aggregate_id.is_none() {
-        let newest = archived.archived_page(&all, before, 1).await?;
-        filter.above_id = newest.first().map(|event| event.id.saturating_sub(MAX_IDS));
-    }
-    let items = archived.archived_page(&filter, before, limit.saturating_add(1)).await?;
-    let mut page = Page::cut(items, limit, |event| event.id);
-    if let (None, Some(above)) = (page.next, filter.above_id) {
-        let older = archived.archived_page(&all, Some(above.saturating_add(1)), 1).await?;
-        page.next = older.first().map(|event| event.id.saturating_add(1));
-    }
+    let page = page_of(view.outbox_view(), Archived(filter.clone()), before, limit).await?;
     drop(view);
     let selection = [("archived", Some(Json::Bool(true))), ("cursor", before.map(Json::from))];
     let mut read = Action::read("outbox.list", selection);

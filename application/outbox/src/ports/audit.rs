@@ -46,6 +46,8 @@ pub struct AuditFilter {
     pub from: Option<DateTime<Utc>>,
     /// Only entries of calls before this time.
     pub to: Option<DateTime<Utc>>,
+    /// Only entries with an id above this one: bounds the number of entries that a page without an index reads.
+    pub above_id: Option<i64>,
 }
 
 /// Reads the audit log.

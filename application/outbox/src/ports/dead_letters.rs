@@ -52,6 +52,11 @@ impl DeadLetterStatus {
     pub fn named(name: &str) -> Option<DeadLetterStatus> {
         DeadLetterStatus::ALL.iter().copied().find(|status| status.as_str() == name)
     }
+
+    /// Whether the decision of an operator is missing or not carried out yet.
+    pub const fn is_undecided(self) -> bool {
+        matches!(self, DeadLetterStatus::Open | DeadLetterStatus::Replaying)
+    }
 }
 
 /// A message that was dead-lettered at a queue.
@@ -134,6 +139,8 @@ pub struct DeadLetterFilter {
     pub from: Option<DateTime<Utc>>,
     /// Only messages that were dead-lettered last before this time.
     pub to: Option<DateTime<Utc>>,
+    /// Only dead letters with an id above this one: bounds the number of dead letters that a page without an index reads.
+    pub above_id: Option<i64>,
 }
 
 /// An operator's decision about a dead letter.

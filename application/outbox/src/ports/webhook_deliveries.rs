@@ -241,6 +241,8 @@ pub struct DeliveryFilter {
     pub from: Option<DateTime<Utc>>,
     /// Only deliveries written before this time.
     pub to: Option<DateTime<Utc>>,
+    /// Only deliveries with an id above this one: bounds the number of deliveries that a page without an index reads.
+    pub above_id: Option<i64>,
 }
 
 /// Selects the `DEAD` deliveries of an endpoint that can be sent again: those that have a body and no later redelivery of

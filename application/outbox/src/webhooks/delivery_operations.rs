@@ -7,6 +7,8 @@ use super::deliveries::new_delivery;
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Webhooks, audit};
 use crate::event_id::uuid_v7;
+use crate::operations::id_window::page_of;
+use crate::operations::listings::Deliveries;
 use crate::operations::{
     OperationError, Operator, changed_by_earlier_attempt, count, present_fields, rfc3339,
 };
@@ -61,7 +63,8 @@ impl Webhooks {
         self.add_delivery(operator, ("webhooks.test", fields), &endpoint, delivery).await
     }
 
-    /// Deliveries of an endpoint, the newest first.
+    /// Deliveries of an endpoint, the newest first. If no index supports the filter, at most 100,000 ids are searched for a page:
+    /// it may have fewer than `limit` deliveries although there is a next page.
     pub async fn deliveries(
         &self,
         operator: &Operator,
@@ -72,12 +75,9 @@ impl Webhooks {
     ) -> Result<Page<WebhookDelivery>, WebhookError> {
         let endpoint = self.find_to_read("webhooks.deliveries", operator, id).await?;
         let mut view = self.outbox.view().await?;
-        let rows = view
-            .outbox_view()
-            .webhook_deliveries_page(endpoint.key(), filter, before, limit.saturating_add(1))
-            .await?;
+        let listing = Deliveries(endpoint.key(), filter.clone());
+        let mut page = page_of(view.outbox_view(), listing, before, limit).await?;
         drop(view);
-        let mut page = Page::cut(rows, limit, |row| row.id);
         for delivery in &mut page.items {
             mask_body(operator, delivery);
         }

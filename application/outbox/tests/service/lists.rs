@@ -1,6 +1,7 @@
 //! Tests of the operators' lists, counts and redrives if a table has more rows than are searched by one call.
 
-use handover_contract::samples::consumption;
+use chrono::TimeDelta;
+use handover_contract::samples::{audit_entry, consumption, dead_letter};
 use handover_events::{AggregateRef, OutboxStatus, TenantId, Trace};
 use handover_outbox::Page;
 use handover_outbox::operations::{
@@ -12,7 +13,7 @@ use crate::library::Library;
 use crate::versions::confirmed;
 
 /// Number of ids in a table: more than the 100,000 ids that one call searches or counts at most.
-const MANY: i64 = 100_010;
+pub(crate) const MANY: i64 = 100_010;
 
 fn operator() -> Operator {
     Operator {
@@ -25,7 +26,7 @@ fn operator() -> Operator {
 }
 
 /// Requests pages until a page has no cursor; returns the number of rows of each page.
-async fn rows_per_page<T>(mut page: impl AsyncFnMut(Option<i64>) -> Page<T>) -> Vec<usize> {
+pub(crate) async fn rows_per_page<T>(mut page: impl AsyncFnMut(Option<i64>) -> Page<T>) -> Vec<usize> {
     let mut rows = Vec::new();
     let mut cursor = None;
     loop {
@@ -80,6 +81,55 @@ async fn list_searches_limited_number_of_records_per_page_if_consumer_is_rare() 
     assert_eq!(rows_per_page(async |cursor| list(audit.clone(), cursor).await).await, [0, 2]);
     let of_event =
         ConsumedFilter { event_id: Some(crate::library::event_id("e-1")), ..ConsumedFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(of_event.clone(), cursor).await).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_searches_limited_number_of_audit_entries_per_page_if_its_time_is_long_ago() {
+    let library = Library::sending([]);
+    let now = library.outbox.now();
+    let long_ago = now - TimeDelta::days(9);
+    let mut unit = library.tx.begin().await.unwrap();
+    for n in 1..=MANY {
+        let at = if n <= 2 { long_ago } else { now };
+        unit.outbox().audit(&AuditEntry { at, ..audit_entry("outbox.redrive") }).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let list = async |filter: AuditFilter, cursor| {
+        operations::audit_log(&library.outbox, &operator(), filter, cursor, 10).await.unwrap()
+    };
+    let old = AuditFilter { to: Some(now - TimeDelta::days(1)), ..AuditFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(old.clone(), cursor).await).await, [0, 2]);
+    // An index supports the tenant and the changes.
+    let changes = AuditFilter { changes: true, ..AuditFilter::default() };
+    let page = list(changes, Some(12)).await;
+    assert_eq!((page.items.len(), page.next), (10, Some(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_searches_limited_number_of_dead_letters_per_page_if_those_of_a_time_are_rare() {
+    let library = Library::sending([]);
+    let now = library.outbox.now();
+    let dead_letters = (1..=MANY).map(|n| DeadLetter {
+        died_at: if n <= 2 { now - TimeDelta::days(9) } else { now },
+        ..dead_letter("loans", &format!("e-{n}"))
+    });
+    let mut unit = library.tx.begin().await.unwrap();
+    unit.outbox().park(&dead_letters.collect::<Vec<_>>()).await.unwrap();
+    unit.commit().await.unwrap();
+    let list = async |filter: DeadLetterFilter, cursor| {
+        operations::dead_letters(&library.outbox, &operator(), filter, cursor, 10).await.unwrap()
+    };
+    let to = Some(now - TimeDelta::days(1));
+    for status in [None, Some(DeadLetterStatus::Open)] {
+        let old = DeadLetterFilter { status, to, ..DeadLetterFilter::default() };
+        assert_eq!(rows_per_page(async |cursor| list(old.clone(), cursor).await).await, [0, 2]);
+    }
+    let discarded =
+        DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(discarded.clone(), cursor).await).await, [0, 0]);
+    // An index supports the filter by key, so all ids of the table are searched for one page.
+    let of_event = DeadLetterFilter { key: Some("e-1".to_owned()), to, ..DeadLetterFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_event.clone(), cursor).await).await, [1]);
 }
 

@@ -81,6 +81,7 @@ pub(crate) async fn dead_letters<A: Access>(
         status: arguments.status,
         from: arguments.period.from,
         to: arguments.period.to,
+        above_id: None,
     };
     let before = arguments.cursor;
     let limit = arguments.limit;
@@ -143,6 +144,7 @@ pub(crate) async fn audit<A: Access>(
         changes: arguments.changes,
         from: arguments.period.from,
         to: arguments.period.to,
+        above_id: None,
     };
     let page = operations::audit_log(session.outbox(), session.operator(), filter, before, limit).await;
     Ok(list(arguments.output.output, page.map_err(|error| session.failed(error))?, AuditView::from)?)

@@ -357,6 +357,12 @@ faults! { broken_by(Fault) {
         "every_part_of_a_filter_narrows_the_page_of_the_log",
         "the_filter_for_times_narrows_the_audit_log",
     ]
+    pages_ignore_lowest_id: PagesIgnoreLowestId breaks [
+        "pages_of_deliveries_are_ordered_by_descending_id",
+        "pages_of_dead_letters_are_ordered_last_parked_first",
+        "pages_of_the_audit_log_are_ordered_newest_first",
+        "pages_of_the_log_are_ordered_by_descending_record_id",
+    ]
     consume_records_are_sorted_by_consumer: ConsumeRecordsAreSortedByConsumer breaks [
         "records_of_events_are_ordered_by_first_write",
     ]

@@ -147,6 +147,7 @@ pub enum Fault {
     ReleaseReachesOtherTenants,
     LogPagesIgnoreTenant,
     PagesIgnoreTimes,
+    PagesIgnoreLowestId,
     ConsumeRecordsAreSortedByConsumer,
     DeadLetterPagesIgnoreStatus,
     DeadLettersOfKeyIncludeOneQueueOnly,

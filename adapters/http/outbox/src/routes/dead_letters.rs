@@ -49,7 +49,7 @@ pub(crate) async fn page(
 ) -> RouteResult {
     let (query, before, limit) = parameters.page::<DeadLetterQuery, _>()?;
     let DeadLetterQuery { key, queue, event_type, status, tenant_id: tenant, from, to } = query;
-    let filter = DeadLetterFilter { tenant, key, queue, event_type, status, from, to };
+    let filter = DeadLetterFilter { tenant, key, queue, event_type, status, from, to, above_id: None };
     let page = operations::dead_letters(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, DeadLetterView::from)
 }

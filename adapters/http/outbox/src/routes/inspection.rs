@@ -119,7 +119,7 @@ pub(crate) async fn audit(
     parameters: Parameters,
 ) -> RouteResult {
     let (AuditQuery { tenant_id: tenant, changes, from, to }, before, limit) = parameters.page()?;
-    let filter = AuditFilter { tenant, changes: changes.unwrap_or(false), from, to };
+    let filter = AuditFilter { tenant, changes: changes.unwrap_or(false), from, to, above_id: None };
     let page = operations::audit_log(&outbox, &operator, filter, before, limit).await?;
     Done::page(page, AuditView::from)
 }

@@ -35,6 +35,7 @@ impl<X: Tables> AuditQueries for MemoryUnit<X> {
                 .audit_log()
                 .select(|table| rows_below(table, before).map(|(id, row)| (Reverse(id), row)));
             newest_first
+                .filter(|row| filter.above_id.is_none_or(|id| row.id > id))
                 .filter(|row| filter.tenant.is_none_or(|tenant| row.effect.tenant == tenant))
                 .filter(|row| row.effect.changed > 0 || !filter.changes)
                 .filter(|row| filter.from.is_none_or(|from| row.effect.at >= from))

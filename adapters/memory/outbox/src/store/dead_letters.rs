@@ -60,7 +60,9 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
                 ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
             });
             newest_first
-                .filter(|row| passes(filter, &row.dead_letter))
+                .filter(|row| {
+                    filter.above_id.is_none_or(|id| row.id > id) && passes(filter, &row.dead_letter)
+                })
                 .take(limited(limit))
                 .map(|row| Numbered { id: row.id, effect: row.dead_letter.clone() })
                 .collect()

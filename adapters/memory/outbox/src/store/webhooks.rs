@@ -53,7 +53,8 @@ fn endpoint_of(statement: &Statement<'_>, tenant: Option<TenantId>, id: Endpoint
 }
 
 fn passes(filter: &DeliveryFilter, delivery: &WebhookDelivery) -> bool {
-    filter.state.is_none_or(|state| delivery.state == state)
+    filter.above_id.is_none_or(|id| delivery.id > id)
+        && filter.state.is_none_or(|state| delivery.state == state)
         && filter.event_type.as_ref().is_none_or(|event_type| delivery.event_type == *event_type)
         && filter.status.is_none_or(|status| delivery.last_status == Some(status))
         && filter.body_form.is_none_or(|form| delivery.body_form == form)

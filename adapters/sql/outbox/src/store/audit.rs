@@ -30,6 +30,7 @@ table! {
 pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
     let select = format!("SELECT id, {} FROM outbox_audit_log", AuditTable::COLUMNS);
     Page::below(&select, "id", before)
+        .with("id > ?", filter.above_id)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("is_change = ?", filter.changes.then_some(1_i64))
         .with("create_time >= ?", filter.from)

@@ -10,7 +10,7 @@ use handover_outbox::ports::{
 };
 
 use super::page::Page;
-use crate::dialect::{LookUp, MAX_ROWS, padded, placeholders};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Fields;
 use crate::session::Session;
 use crate::table::{Table, table};
@@ -42,10 +42,19 @@ fn select() -> String {
     format!("SELECT id, {} FROM dead_letters", DeadLetterTable::COLUMNS)
 }
 
-pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    // The few dead letters with one key are found by the key and then sorted: `id + 0` prevents a scan in id order.
-    let id = if filter.key.is_some() { "id + 0" } else { "id" };
-    let page = Page::below(&select(), id, before)
+pub(super) fn page(
+    dialect: &dyn Dialect,
+    filter: &DeadLetterFilter,
+    before: Option<i64>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let is_undecided = filter.status.is_some_and(DeadLetterStatus::is_undecided) && filter.key.is_none();
+    // `id + 0` prevents a scan in id order: the few dead letters with one key, and the undecided ones of all tenants, are found by
+    // their index and then sorted.
+    let id = if filter.key.is_some() || (is_undecided && filter.tenant.is_none()) { "id + 0" } else { "id" };
+    let index = if is_undecided { dialect.index("idx_dead_letters_undecided") } else { String::new() };
+    let page = Page::below(&format!("{} {index}", select()), id, before)
+        .with(&format!("{id} > ?"), filter.above_id)
         .with("message_key = ?", filter.key.as_ref())
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("queue = ?", filter.queue.as_ref())
@@ -54,12 +63,8 @@ pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) ->
         .with("died_at >= ?", filter.from)
         .with("died_at < ?", filter.to);
     // The predicate of the partial index idx_dead_letters_undecided, word for word; otherwise SQLite does not use it.
-    let undecided = "status IN ('OPEN', 'REPLAYING')";
-    match filter.status {
-        Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided, []),
-        Some(DeadLetterStatus::Replayed | DeadLetterStatus::Discarded) | None => page,
-    }
-    .limit(most)
+    let page = if is_undecided { page.and("status IN ('OPEN', 'REPLAYING')", []) } else { page };
+    page.limit(most)
 }
 
 /// The dead letters with these keys, of every queue.
@@ -82,7 +87,7 @@ impl DeadLetterQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
-        let (sql, values) = page(filter, before, most);
+        let (sql, values) = page(self.dialect, filter, before, most);
         let rows = self.fetch(&sql, values).await?;
         rows.iter().map(DeadLetterTable::numbered).collect()
     }

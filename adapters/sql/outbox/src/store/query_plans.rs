@@ -123,6 +123,15 @@ async fn operator_queries_use_an_index() {
     let keys = ["a".to_owned(), "b".to_owned()];
     let open_dead_letters =
         DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
+    let open_of_all_tenants = DeadLetterFilter { tenant: None, ..open_dead_letters.clone() };
+    let discarded = DeadLetterFilter {
+        tenant,
+        status: Some(DeadLetterStatus::Discarded),
+        above_id: Some(1),
+        ..Default::default()
+    };
+    let of_a_day =
+        AuditFilter { from: Some(DateTime::UNIX_EPOCH), above_id: Some(1), ..AuditFilter::default() };
     let all_entries = AuditFilter { tenant, changes: false, ..AuditFilter::default() };
     let changes = AuditFilter { tenant, changes: true, ..AuditFilter::default() };
     let unordered = &unordered();
@@ -182,8 +191,20 @@ async fn operator_queries_use_an_index() {
         ),
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
         (
-            dead_letters::page(&open_dead_letters, None, 100),
+            dead_letters::page(dialect, &open_dead_letters, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
+        ),
+        (
+            dead_letters::page(dialect, &open_of_all_tenants, None, 100),
+            "SCAN dead_letters USING INDEX idx_dead_letters_undecided",
+        ),
+        (
+            dead_letters::page(dialect, &discarded, None, 100),
+            "SEARCH dead_letters USING INDEX idx_dead_letters_tenant (tenant_id=? AND id>? AND id<?)",
+        ),
+        (
+            audit::page(&of_a_day, Some(9), 100),
+            "SEARCH outbox_audit_log USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         ),
         (
             audit::page(&all_entries, Some(9), 100),

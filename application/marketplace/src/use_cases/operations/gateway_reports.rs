@@ -11,7 +11,7 @@ use crate::gateway_reports::{log_report, unreadable};
 use crate::ports::GatewayReportFilter;
 use crate::use_cases::Payments;
 use handover_outbox::operations::{
-    Action, Reason, changed_by_earlier_attempt, count, present_fields, rfc3339,
+    Action, Reason, changed_by_earlier_attempt, count, page_of, present_fields, rfc3339,
 };
 use handover_outbox::ports::{AuditEntry, Numbered};
 use handover_outbox::{MASK, Page, with_tx};
@@ -58,8 +58,9 @@ pub struct ListGatewayReports {
 
 impl Operations {
     /// Returns reports of the gateway, newest first. An operator sees those of its own tenant; `platform` sees all, also those
-    /// of an unknown payment or refund. Transaction ids are masked for callers without the role `pii`. The call is recorded in
-    /// the audit log.
+    /// of an unknown payment or refund. For a range of times, at most 100,000 ids are searched for a page: it may have fewer
+    /// than `limit` reports although there is a next page. Transaction ids are masked for callers without the role `pii`. The
+    /// call is recorded in the audit log.
     pub async fn gateway_reports(
         &self,
         context: &CommandContext,
@@ -68,10 +69,10 @@ impl Operations {
         let operator = context.operator()?;
         let tenant = operator.only_tenant();
         let ListGatewayReports { state, from, to, before, limit } = query;
-        let filter = GatewayReportFilter { tenant, state, from, to };
-        let found =
-            self.tx.view().await?.gateway_reports_page(filter, before, limit.saturating_add(1)).await?;
-        let mut page = Page::cut(found, limit, |report| report.id);
+        let filter = GatewayReportFilter { tenant, state, from, to, above_id: None };
+        let mut view = self.tx.view().await?;
+        let mut page = page_of(view.as_mut(), filter, before, limit).await?;
+        drop(view);
         if !operator.sees_personal_data {
             for report in &mut page.items {
                 report.effect.transaction_id = report.effect.transaction_id.take().map(|_| MASK.to_owned());

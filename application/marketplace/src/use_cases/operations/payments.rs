@@ -8,12 +8,9 @@ use crate::context::CommandContext;
 use crate::ports::{MarketView, PaymentFilter};
 use crate::use_cases::UseCaseError;
 use handover_events::TenantId;
-use handover_outbox::operations::{Action, Operator, count};
+use handover_outbox::operations::{Action, Operator, count, page_of};
 use handover_outbox::ports::{Numbered, StoreError};
 use handover_outbox::{MASK, Page};
-
-/// Maximum number of ids that are searched for one page: no index supports the filter by status.
-const MAX_IDS_PER_PAGE: i64 = 100_000;
 
 /// Selects payments for an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,18 +46,8 @@ impl Operations {
         let tenant = visible_tenant(&operator, query.tenant)?;
         let ListPayments { status, before, limit, .. } = query;
         let mut view = self.tx.view().await?;
-        let all = PaymentFilter::default();
-        let newest = view.payments_page(all, before, 1).await?;
-        let above =
-            newest.first().and_then(|payment| PaymentId::try_from(payment.id.get() - MAX_IDS_PER_PAGE).ok());
-        let filter = PaymentFilter { tenant, status, above };
-        let found = view.payments_page(filter, before, limit.saturating_add(1)).await?;
-        let mut page = Page::cut(found, limit, |payment| payment.id.get());
-        if let (None, Some(above)) = (page.next, above) {
-            let below = PaymentId::try_from(above.get() + 1).ok();
-            let older = view.payments_page(all, below, 1).await?;
-            page.next = older.first().map(|payment| payment.id.get() + 1);
-        }
+        let filter = PaymentFilter { tenant, status, above: None };
+        let page = page_of(view.as_mut(), filter, before.map(PaymentId::get), limit).await?;
         drop(view);
         let selection = [
             ("state", status.map(|status| status.as_str().into())),

@@ -1,6 +1,9 @@
 //! Operations on endpoints: tenants, quota, values, secrets, deletion.
 
+use handover_contract::samples::webhooks::delivery;
+
 use super::*;
+use crate::lists::{MANY, rows_per_page};
 
 #[tokio::test(start_paused = true)]
 async fn other_tenants_endpoint_is_not_found_by_any_operation() {
@@ -168,4 +171,31 @@ async fn delivery_written_during_the_deletion_of_its_endpoint_is_cancelled_where
     eventually(async || world.only_delivery(endpoint.id).await.state == DeliveryState::Cancelled).await;
     assert_eq!(world.seen(), []);
     world.tx.tasks().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_searches_limited_number_of_deliveries_per_page_if_event_type_is_rare() {
+    let world = World::new();
+    let endpoint = world.create(to("https://a.example", &["*"])).await;
+    let deliveries = (1..=MANY).map(|n| NewWebhookDelivery {
+        endpoint: endpoint.id,
+        tenant: endpoint.tenant,
+        event_type: if n <= 2 { "book.lost" } else { "book.lent" }.to_owned(),
+        ..delivery(1, &format!("e-{n}"))
+    });
+    let mut unit = world.tx.begin().await.unwrap();
+    unit.outbox().insert_webhook_deliveries(&deliveries.collect::<Vec<_>>()).await.unwrap();
+    unit.commit().await.unwrap();
+    let list = async |filter: DeliveryFilter, cursor| {
+        world.webhooks.deliveries(&operator(TENANT), endpoint.id, &filter, cursor, 10).await.unwrap()
+    };
+    for state in [None, Some(DeliveryState::Pending)] {
+        let lost =
+            DeliveryFilter { event_type: Some("book.lost".to_owned()), state, ..DeliveryFilter::default() };
+        assert_eq!(rows_per_page(async |cursor| list(lost.clone(), cursor).await).await, [0, 2]);
+    }
+    let cancelled = DeliveryFilter { state: Some(DeliveryState::Cancelled), ..DeliveryFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(cancelled.clone(), cursor).await).await, [0, 0]);
+    let dead = DeliveryFilter { state: Some(DeliveryState::Dead), ..DeliveryFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(dead.clone(), cursor).await).await, [0]);
 }

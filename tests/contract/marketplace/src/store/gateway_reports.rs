@@ -190,6 +190,9 @@ pub async fn report_pages_filter_by_tenant_and_state(rig: &dyn MarketRig) {
         let below = id_of(rig, "d").await;
         let older: Vec<&str> = expected.iter().copied().filter(|key| *key < "d").collect();
         assert_eq!(keys(&page(rig, filter, Some(below), 100).await), older, "{filter:?}");
+        let above = GatewayReportFilter { above_id: Some(below), ..filter };
+        let newer: Vec<&str> = expected.iter().copied().filter(|key| *key > "d").collect();
+        assert_eq!(keys(&page(rig, above, None, 100).await), newer, "{above:?}");
     }
 }
 

@@ -56,6 +56,10 @@ pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig)
     }
     let (first, next) = page(rig, None, None, 2).await;
     assert_eq!(first, ["e", "d"]);
+    let newer = AuditFilter { above_id: next, ..AuditFilter::default() };
+    let newer = view(rig).await.outbox_view().audit_page(&newer, None, 9).await.unwrap();
+    let newer: Vec<_> = newer.into_iter().map(|row| row.effect.action).collect();
+    assert_eq!(newer, ["e"], "only entries with ids above the bound may be returned");
     let (second, next) = page(rig, None, next, 2).await;
     assert_eq!(second, ["c", "b"]);
     let (last, next) = page(rig, Some(1), next, 2).await;

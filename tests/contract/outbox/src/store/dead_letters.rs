@@ -178,6 +178,9 @@ pub async fn pages_of_dead_letters_are_ordered_last_parked_first(rig: &dyn Store
     let any = DeadLetterFilter::default();
     let (first, next) = page(rig, &any, None, 2).await;
     assert_eq!(first, ["e", "d"]);
+    let newer = DeadLetterFilter { above_id: next, ..any.clone() };
+    let expected = "only dead letters with ids above the bound may be returned";
+    assert_eq!(page(rig, &newer, None, 9).await.0, ["e"], "{expected}");
     let (second, next) = page(rig, &any, next, 2).await;
     assert_eq!(second, ["c", "b"]);
     let (last, next) = page(rig, &any, next, 2).await;
@@ -222,6 +225,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
                 status: Some(DeadLetterStatus::Open),
                 from: Some(start()),
                 to: Some(later(1)),
+                above_id: Some(0),
             },
             &["plain"],
         ),

@@ -158,6 +158,11 @@ pub async fn pages_of_deliveries_are_ordered_by_descending_id(rig: &dyn StoreRig
     assert_eq!(page(rig, &all, None, 3).await, ["d", "c", "b"]);
     let cursor = only(rig, "b").await.id;
     assert_eq!(page(rig, &all, Some(cursor), 3).await, ["a"]);
+    for state in [None, Some(DeliveryState::Pending)] {
+        let newer = DeliveryFilter { state, above_id: Some(cursor), ..all.clone() };
+        let expected = "only deliveries with ids above the bound may be returned";
+        assert_eq!(page(rig, &newer, None, 9).await, ["d", "c"], "{expected}");
+    }
     assert_eq!(page(rig, &all, Some(only(rig, "a").await.id), 3).await, [""; 0]);
 }
 

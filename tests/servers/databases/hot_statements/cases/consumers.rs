@@ -98,6 +98,30 @@ pub(super) const CASES: &[Case] = &[
         None,
         100
     )),
+    view!("open dead letters of all tenants", ["idx_dead_letters_undecided"], |view| view
+        .outbox_view()
+        .dead_letters_page(
+            &DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() },
+            None,
+            100
+        )),
+    view!(
+        "a page of the discarded dead letters of a queue",
+        ["idx_dead_letters_tenant", "dead_letters_pkey", "PRIMARY"],
+        |view| async {
+            let of_tenant =
+                DeadLetterFilter { tenant: Some(TenantId::DEFAULT), ..DeadLetterFilter::default() };
+            let dead_letters = view.outbox_view();
+            let newest = dead_letters.dead_letters_page(&of_tenant, None, 1).await?;
+            let rare = DeadLetterFilter {
+                queue: Some("another.queue".to_owned()),
+                status: Some(DeadLetterStatus::Discarded),
+                above_id: newest.first().map(|row| row.id - 100),
+                ..of_tenant
+            };
+            dead_letters.dead_letters_page(&rare, None, 100).await
+        }
+    ),
     view!("dead letters of keys", ["idx_dead_letters_key", "uk_dead_letter"], |view| view
         .outbox_view()
         .dead_letters_of(&["dead".to_owned(), "sent-7".to_owned()])),

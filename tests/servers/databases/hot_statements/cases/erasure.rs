@@ -37,6 +37,16 @@ pub(super) const CASES: &[Case] = &[
     view!("a page of the audit log", ["outbox_audit_log_pkey", "PRIMARY"], |view| view
         .outbox_view()
         .audit_page(&AuditFilter::default(), None, 500)),
+    view!("a page of the audit log of an old day", ["outbox_audit_log_pkey", "PRIMARY"], |view| async {
+        let audit_log = view.outbox_view();
+        let newest = audit_log.audit_page(&AuditFilter::default(), None, 1).await?;
+        let old = AuditFilter {
+            to: Some(start()),
+            above_id: newest.first().map(|row| row.id - 100),
+            ..AuditFilter::default()
+        };
+        audit_log.audit_page(&old, None, 100).await
+    }),
     view!("a page of the files of the archive", ["outbox_archive_files_pkey", "PRIMARY"], |view| view
         .outbox_view()
         .archive_files(Some(5_000), 500)),

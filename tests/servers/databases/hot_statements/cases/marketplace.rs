@@ -3,11 +3,13 @@
 use handover_contract::samples::{later, start, tenant};
 use handover_events::TenantId;
 use handover_outbox::ports::Store as _;
-use marketplace::ports::{EffectKind, LedgerPosition, ListingChangeKind};
+use marketplace::ports::{
+    EffectKind, LedgerPosition, ListingChangeKind, OrderSide, PaymentFilter, RefundFilter,
+};
 use marketplace_contract::samples::{
     credit_change, listing_change, operation_key, order_id, order_moved_to, product_id, user,
 };
-use marketplace_domain::{Asset, CreditOutcome, OrderStatus, Purse};
+use marketplace_domain::{Asset, CreditOutcome, OrderId, OrderStatus, ProductStatus, Purse, RefundStatus};
 
 use super::super::fill::ACTIVE;
 use super::{Case, new_order, unit, view};
@@ -40,6 +42,66 @@ pub(super) const CASES: &[Case] = &[
         .listing_changes_of_products(TenantId::DEFAULT, &[product_id(7), product_id(8)])),
     view!("payments of an order", ["idx_payments_order"], |view| view
         .payments_of(TenantId::DEFAULT, &[order_id(7)])),
+    view!("a page of the orders of a buyer", ["idx_orders_buyer"], |view| view.orders_page(
+        TenantId::DEFAULT,
+        user(2),
+        OrderSide::Buyer,
+        None,
+        OrderId::try_from(ACTIVE).ok(),
+        20
+    )),
+    view!("a page of the orders of a seller", ["idx_orders_seller"], |view| view.orders_page(
+        TenantId::DEFAULT,
+        user(1),
+        OrderSide::Seller,
+        None,
+        OrderId::try_from(ACTIVE).ok(),
+        20
+    )),
+    view!("a page of the products of a tenant", ["idx_products_tenant", "idx_products_page"], |view| view
+        .products_page(TenantId::DEFAULT, None, None, 20)),
+    view!("a page of the products on sale", ["idx_products_page"], |view| view.products_page(
+        TenantId::DEFAULT,
+        Some(ProductStatus::OnSale),
+        None,
+        20
+    )),
+    view!("a page of coupons", ["idx_coupons_user"], |view| view.coupons_page(
+        TenantId::DEFAULT,
+        user(7),
+        None,
+        20
+    )),
+    view!("a page of a wallet", ["idx_ledger_account"], |view| view.entries_page(
+        TenantId::DEFAULT,
+        user(7),
+        Purse::Wallet,
+        None,
+        20
+    )),
+    view!("a page of notifications", ["idx_notifications_user"], |view| view.notifications_page(
+        TenantId::DEFAULT,
+        user(10),
+        None,
+        20
+    )),
+    view!(
+        "a page of the shipments of a seller",
+        ["idx_shipments_seller", "orders_pkey", "PRIMARY"],
+        |view| { view.shipments_page(TenantId::DEFAULT, user(20), OrderSide::Seller, None, None, 20) }
+    ),
+    view!("a page of payments", ["payments_pkey", "PRIMARY"], |view| view.payments_page(
+        PaymentFilter { tenant: Some(TenantId::DEFAULT), ..PaymentFilter::default() },
+        None,
+        20
+    )),
+    view!("a page of refunds", ["idx_refunds_tenant"], |view| view.refunds_page(
+        RefundFilter { tenant: Some(TenantId::DEFAULT), status: None },
+        None,
+        20
+    )),
+    view!("a page of the refunds in processing of all tenants", ["idx_refunds_due"], |view| view
+        .refunds_page(RefundFilter { tenant: None, status: Some(RefundStatus::Processing) }, None, 20)),
     view!("due refunds", ["idx_refunds_due"], |view| view.refunds_due(later(86_400), 100)),
     view!("number of open refunds", ["idx_refunds_due", "idx_refunds_failed"], |view| async {
         view.open_refunds().await.map(Some)

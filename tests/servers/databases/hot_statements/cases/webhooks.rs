@@ -63,6 +63,32 @@ pub(super) const CASES: &[Case] = &[
         let dead = DeliveryFilter { state: Some(DeliveryState::Dead), ..DeliveryFilter::default() };
         view.outbox_view().webhook_deliveries_page(endpoint_key(1), &dead, None, 100).await
     }),
+    view!(
+        "a page of pending deliveries",
+        ["idx_webhook_deliveries_order", "idx_webhook_deliveries_dead"],
+        |view| {
+            async {
+                let pending =
+                    DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
+                view.outbox_view().webhook_deliveries_page(endpoint_key(1), &pending, None, 100).await
+            }
+        }
+    ),
+    view!(
+        "a page of the cancelled deliveries",
+        ["idx_webhook_deliveries_endpoint", "idx_webhook_deliveries_dead", "webhook_deliveries_pkey"],
+        |view| async {
+            let deliveries = view.outbox_view();
+            let all = DeliveryFilter::default();
+            let newest = deliveries.webhook_deliveries_page(endpoint_key(1), &all, None, 1).await?;
+            let cancelled = DeliveryFilter {
+                state: Some(DeliveryState::Cancelled),
+                above_id: newest.first().map(|delivery| delivery.id - 100),
+                ..all
+            };
+            deliveries.webhook_deliveries_page(endpoint_key(1), &cancelled, None, 100).await
+        }
+    ),
     view!("number of dead deliveries that can be sent again", WEBHOOKS, |view| async {
         view.outbox_view().count_dead_webhook_deliveries(&dead_deliveries(1), 100).await.map(Some)
     }),

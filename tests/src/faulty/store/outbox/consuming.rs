@@ -84,6 +84,9 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
         if self.has(Fault::LogPagesIgnoreTenant) {
             filter.tenant = None;
         }
+        if self.has(Fault::PagesIgnoreLowestId) {
+            filter.above_id = None;
+        }
         if self.has(Fault::PagesIgnoreTimes) {
             filter.from = None;
             filter.to = None;

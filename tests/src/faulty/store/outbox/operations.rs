@@ -20,6 +20,9 @@ impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<U> {
         if self.has(Fault::DeadLetterPagesIgnoreStatus) {
             filter.status = None;
         }
+        if self.has(Fault::PagesIgnoreLowestId) {
+            filter.above_id = None;
+        }
         if self.has(Fault::PagesIgnoreTimes) {
             filter.from = None;
             filter.to = None;
@@ -124,6 +127,9 @@ impl<U: MarketView + ?Sized> AuditQueriesWrapper for Faulty<U> {
         }
         if self.has(Fault::AuditChangesIncludeReads) {
             filter.changes = false;
+        }
+        if self.has(Fault::PagesIgnoreLowestId) {
+            filter.above_id = None;
         }
         if self.has(Fault::PagesIgnoreTimes) {
             filter.from = None;

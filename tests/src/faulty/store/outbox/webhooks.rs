@@ -100,6 +100,9 @@ impl<U: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<U> {
         limit: u32,
     ) -> Result<Vec<WebhookDelivery>, StoreError> {
         let mut filter = filter.clone();
+        if self.has(Fault::PagesIgnoreLowestId) {
+            filter.above_id = None;
+        }
         if self.has(Fault::DeliveryPagesIgnoreStatus) {
             filter.status = None;
         }

@@ -1,0 +1,64 @@
+//! Lists of operators, and which of their filters an index supports.
+
+use async_trait::async_trait;
+use handover_outbox::operations::Listing;
+use handover_outbox::ports::{Numbered, StoreError};
+use marketplace_domain::{GatewayReport, Payment, PaymentId};
+
+use crate::ports::{GatewayReportFilter, MarketView, PaymentFilter};
+
+#[async_trait]
+impl Listing<dyn MarketView + '_> for PaymentFilter {
+    type Row = Payment;
+
+    fn id(payment: &Payment) -> i64 {
+        payment.id.get()
+    }
+
+    fn indexed_part(&self) -> Option<PaymentFilter> {
+        let indexed = PaymentFilter::default();
+        (indexed != *self).then_some(indexed)
+    }
+
+    fn set_above(&mut self, id: i64) {
+        self.above = PaymentId::try_from(id).ok();
+    }
+
+    async fn rows(
+        &self,
+        view: &mut (dyn MarketView + '_),
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Payment>, StoreError> {
+        let Ok(before) = before.map(PaymentId::try_from).transpose() else { return Ok(Vec::new()) };
+        view.payments_page(*self, before, limit).await
+    }
+}
+
+#[async_trait]
+impl Listing<dyn MarketView + '_> for GatewayReportFilter {
+    type Row = Numbered<GatewayReport>;
+
+    fn id(report: &Numbered<GatewayReport>) -> i64 {
+        report.id
+    }
+
+    fn indexed_part(&self) -> Option<GatewayReportFilter> {
+        let GatewayReportFilter { tenant, state, .. } = *self;
+        let indexed = GatewayReportFilter { tenant, state, ..GatewayReportFilter::default() };
+        (indexed != *self).then_some(indexed)
+    }
+
+    fn set_above(&mut self, id: i64) {
+        self.above_id = Some(id);
+    }
+
+    async fn rows(
+        &self,
+        view: &mut (dyn MarketView + '_),
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<GatewayReport>>, StoreError> {
+        view.gateway_reports_page(*self, before, limit).await
+    }
+}
