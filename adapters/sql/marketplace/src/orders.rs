@@ -177,11 +177,14 @@ impl OrderQueries for MarketSession {
         before: Option<OrderId>,
         most: u32,
     ) -> Result<Vec<Order>, StoreError> {
-        let party = match side {
-            OrderSide::Buyer => "buyer_id",
-            OrderSide::Seller => "seller_id",
+        let (party, index) = match side {
+            OrderSide::Buyer => ("buyer_id", "idx_orders_buyer"),
+            OrderSide::Seller => ("seller_id", "idx_orders_seller"),
         };
-        let mut sql = format!("SELECT {COLUMNS} FROM orders WHERE tenant_id = ? AND {party} = ? AND id < ?");
+        // Another index begins with the seller and the status: without a status, its rows would have to be sorted.
+        let index = if status.is_none() { self.dialect().index(index) } else { String::new() };
+        let mut sql =
+            format!("SELECT {COLUMNS} FROM orders {index} WHERE tenant_id = ? AND {party} = ? AND id < ?");
         let mut values = values![tenant.get(), user.get(), before.map_or(END_OF_IDS, OrderId::get)];
         if let Some(status) = status {
             sql.push_str(" AND status = ?");

@@ -73,6 +73,8 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
         ServerKind::Postgres => format!("generate_series({first}, {to}) AS seq"),
     };
     let day = "'2026-01-01'";
+    // Many users, so that the rows of one of them are few.
+    let (buyer, seller) = ("MOD(seq, 500) + 1000", "MOD(seq, 500) + 2000");
     for (into, values) in [
         (
             "outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, create_time, \
@@ -97,7 +99,7 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
         (
             "orders (id, order_no, tenant_id, product_id, buyer_id, seller_id, status, total_minor, payable_minor, \
              version, create_time, update_time)",
-            format!("seq, 'O', 1, seq, 2, 1, 'completed', 1, 1, 4, {day}, {day}"),
+            format!("seq, 'O', 1, seq, {buyer}, {seller}, 'completed', 1, 1, 4, {day}, {day}"),
         ),
         (
             "products (id, tenant_id, seller_id, title, price_minor, status, version, create_time, update_time)",
@@ -116,7 +118,7 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
         (
             "coupons (id, tenant_id, user_id, discount_minor, min_spend_minor, expires_at, status, version, \
              create_time, update_time)",
-            format!("seq, 1, 7, 1, 1, {day}, 'EXPIRED', 2, {day}, {day}"),
+            format!("seq, 1, {buyer}, 1, 1, {day}, 'EXPIRED', 2, {day}, {day}"),
         ),
         (
             "asset_holds (tenant_id, order_id, asset, user_id, amount, status, reverted, version, create_time, \
@@ -150,12 +152,12 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
         ),
         (
             "shipments (tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time)",
-            format!("1, seq, 20, 10, 2, CONCAT('sent-', seq), {day}"),
+            format!("1, seq, {seller}, {buyer}, 2, CONCAT('sent-', seq), {day}"),
         ),
         (
             "notifications (tenant_id, user_id, side, order_id, aggregate_seq, old_status, new_status, changed_at, \
              event_id, create_time)",
-            format!("1, 10, 'buyer', seq, 3, 'paid', 'shipped', {day}, CONCAT('sent-', seq), {day}"),
+            format!("1, {buyer}, 'buyer', seq, 3, 'paid', 'shipped', {day}, CONCAT('sent-', seq), {day}"),
         ),
         (
             "buyer_credit_changes (tenant_id, buyer_id, order_id, aggregate_seq, step, event_id, create_time)",

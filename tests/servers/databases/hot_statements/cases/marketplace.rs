@@ -9,7 +9,7 @@ use marketplace::ports::{
 use marketplace_contract::samples::{
     credit_change, listing_change, operation_key, order_id, order_moved_to, product_id, user,
 };
-use marketplace_domain::{Asset, CreditOutcome, OrderId, OrderStatus, ProductStatus, Purse, RefundStatus};
+use marketplace_domain::{Asset, CreditOutcome, OrderId, OrderStatus, Purse, RefundStatus};
 
 use super::super::fill::ACTIVE;
 use super::{Case, new_order, unit, view};
@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
         .payments_of(TenantId::DEFAULT, &[order_id(7)])),
     view!("a page of the orders of a buyer", ["idx_orders_buyer"], |view| view.orders_page(
         TenantId::DEFAULT,
-        user(2),
+        user(1_007),
         OrderSide::Buyer,
         None,
         OrderId::try_from(ACTIVE).ok(),
@@ -52,50 +52,41 @@ pub(super) const CASES: &[Case] = &[
     )),
     view!("a page of the orders of a seller", ["idx_orders_seller"], |view| view.orders_page(
         TenantId::DEFAULT,
-        user(1),
+        user(2_007),
         OrderSide::Seller,
         None,
         OrderId::try_from(ACTIVE).ok(),
         20
     )),
-    view!("a page of the products of a tenant", ["idx_products_tenant", "idx_products_page"], |view| view
-        .products_page(TenantId::DEFAULT, None, None, 20)),
-    view!("a page of the products on sale", ["idx_products_page"], |view| view.products_page(
-        TenantId::DEFAULT,
-        Some(ProductStatus::OnSale),
-        None,
-        20
-    )),
+    // Every product and refund is one of this tenant.
+    view!(
+        "a page of the products of a tenant",
+        ["idx_products_tenant", "idx_products_page", "products_pkey", "PRIMARY"],
+        |view| view.products_page(TenantId::DEFAULT, None, None, 20)
+    ),
     view!("a page of coupons", ["idx_coupons_user"], |view| view.coupons_page(
         TenantId::DEFAULT,
-        user(7),
-        None,
-        20
-    )),
-    view!("a page of a wallet", ["idx_ledger_account"], |view| view.entries_page(
-        TenantId::DEFAULT,
-        user(7),
-        Purse::Wallet,
+        user(1_007),
         None,
         20
     )),
     view!("a page of notifications", ["idx_notifications_user"], |view| view.notifications_page(
         TenantId::DEFAULT,
-        user(10),
+        user(1_007),
         None,
         20
     )),
     view!(
         "a page of the shipments of a seller",
         ["idx_shipments_seller", "orders_pkey", "PRIMARY"],
-        |view| { view.shipments_page(TenantId::DEFAULT, user(20), OrderSide::Seller, None, None, 20) }
+        |view| { view.shipments_page(TenantId::DEFAULT, user(2_007), OrderSide::Seller, None, None, 20) }
     ),
     view!("a page of payments", ["payments_pkey", "PRIMARY"], |view| view.payments_page(
         PaymentFilter { tenant: Some(TenantId::DEFAULT), ..PaymentFilter::default() },
         None,
         20
     )),
-    view!("a page of refunds", ["idx_refunds_tenant"], |view| view.refunds_page(
+    view!("a page of refunds", ["idx_refunds_tenant", "refunds_pkey"], |view| view.refunds_page(
         RefundFilter { tenant: Some(TenantId::DEFAULT), status: None },
         None,
         20
