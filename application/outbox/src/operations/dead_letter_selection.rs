@@ -1,6 +1,6 @@
 //! Selection of dead letters by an operator.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use handover_events::{Json, TenantId};
@@ -12,9 +12,6 @@ use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 
 /// Maximum number of dead letters that a filter selects per call.
 pub const MAX_DEAD_LETTERS_PER_CALL: u32 = 1_000;
-
-/// Number of dead letters per page in the search for the oldest ones.
-const PAGE: u32 = 500;
 
 /// Statuses in which an operator still has to decide.
 pub(super) const UNDECIDED: [DeadLetterStatus; 2] = [DeadLetterStatus::Open, DeadLetterStatus::Replaying];
@@ -148,30 +145,15 @@ impl DeadLetterSelection {
 async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Selected, OperationError> {
     let mut view = outbox.view().await?;
     let mut dead_letters = Vec::new();
-    let mut more = false;
     for status in UNDECIDED {
         let filter = DeadLetterFilter { status: Some(status), ..filter.clone() };
-        // Pages are read newest first: the rows read last are the oldest.
-        let mut oldest = VecDeque::new();
-        let mut before = None;
-        loop {
-            let page = view.outbox_view().dead_letters_page(&filter, before, PAGE).await?;
-            before = page.last().map(|dead_letter| dead_letter.id);
-            let is_last = page.len() < PAGE as usize;
-            oldest.extend(page);
-            let surplus = oldest.len().saturating_sub(MAX_DEAD_LETTERS_PER_CALL as usize);
-            more |= surplus > 0;
-            oldest.drain(..surplus);
-            if is_last {
-                break;
-            }
-        }
-        dead_letters.extend(oldest);
+        let limit = MAX_DEAD_LETTERS_PER_CALL + 1;
+        dead_letters.extend(view.outbox_view().dead_letters_after(&filter, None, limit).await?);
     }
     dead_letters.sort_by_key(|dead_letter| dead_letter.id);
     // A dead letter whose status changed between the queries can be in the results for both statuses.
     dead_letters.dedup_by_key(|dead_letter| dead_letter.id);
-    more |= dead_letters.len() > MAX_DEAD_LETTERS_PER_CALL as usize;
+    let more = dead_letters.len() > MAX_DEAD_LETTERS_PER_CALL as usize;
     dead_letters.truncate(MAX_DEAD_LETTERS_PER_CALL as usize);
     Ok(Selected {
         dead_letters: dead_letters.into_iter().map(|dead_letter| dead_letter.effect).collect(),

@@ -176,6 +176,14 @@ pub trait DeadLetterQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError>;
 
+    /// At most `limit` matching dead letters with an id above `after`, smallest id first.
+    async fn dead_letters_after(
+        &mut self,
+        filter: &DeadLetterFilter,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError>;
+
     /// Dead letters with these keys at any queue, in the order in which they were first parked.
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError>;
 

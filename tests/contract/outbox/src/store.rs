@@ -279,6 +279,7 @@ crate::rules! { store_rules: StoreRig;
         a_decided_dead_letter_is_reopened,
         a_dead_letter_that_is_being_replayed_is_reopened,
         pages_of_dead_letters_are_ordered_last_parked_first,
+        dead_letters_after_a_cursor_are_ordered_first_parked_first,
         every_part_of_a_filter_narrows_the_page_of_dead_letters,
         dead_letters_found_by_key_are_ordered_by_first_parking,
         dead_letters_are_identified_by_queue_and_key,

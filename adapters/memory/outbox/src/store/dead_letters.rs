@@ -70,6 +70,29 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
         .await
     }
 
+    async fn dead_letters_after(
+        &mut self,
+        filter: &DeadLetterFilter,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        self.read_outbox(|statement| {
+            let dead_letters = statement.dead_letters();
+            let oldest_first = dead_letters.select(|table| {
+                let ids = table.index.by_id.range(after.map_or(i64::MIN, |id| id.saturating_add(1))..);
+                ids.filter_map(|(id, key)| Some((*id, table.get(key)?)))
+            });
+            oldest_first
+                .filter(|row| {
+                    filter.above_id.is_none_or(|id| row.id > id) && passes(filter, &row.dead_letter)
+                })
+                .take(limited(limit))
+                .map(|row| Numbered { id: row.id, effect: row.dead_letter.clone() })
+                .collect()
+        })
+        .await
+    }
+
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
         self.read_outbox(|statement| {
             let dead_letters = statement.dead_letters();

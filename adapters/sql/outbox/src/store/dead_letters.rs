@@ -42,10 +42,12 @@ fn select() -> String {
     format!("SELECT id, {} FROM dead_letters", DeadLetterTable::COLUMNS)
 }
 
+/// One page of the dead letters that match a filter: [`Page::below`] or [`Page::above`] a cursor.
 pub(super) fn page(
     dialect: &dyn Dialect,
     filter: &DeadLetterFilter,
-    before: Option<i64>,
+    beyond: fn(&str, &'static str, Option<i64>) -> Page,
+    cursor: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
     let is_undecided = filter.status.is_some_and(DeadLetterStatus::is_undecided) && filter.key.is_none();
@@ -53,7 +55,7 @@ pub(super) fn page(
     // their index and then sorted.
     let id = if filter.key.is_some() || (is_undecided && filter.tenant.is_none()) { "id + 0" } else { "id" };
     let index = if is_undecided { dialect.index("idx_dead_letters_undecided") } else { String::new() };
-    let page = Page::below(&format!("{} {index}", select()), id, before)
+    let page = beyond(&format!("{} {index}", select()), id, cursor)
         .with(&format!("{id} > ?"), filter.above_id)
         .with("message_key = ?", filter.key.as_ref())
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
@@ -87,9 +89,16 @@ impl DeadLetterQueries for Session {
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
-        let (sql, values) = page(self.dialect, filter, before, most);
-        let rows = self.fetch(&sql, values).await?;
-        rows.iter().map(DeadLetterTable::numbered).collect()
+        self.dead_letters(page(self.dialect, filter, Page::below, before, most)).await
+    }
+
+    async fn dead_letters_after(
+        &mut self,
+        filter: &DeadLetterFilter,
+        after: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        self.dead_letters(page(self.dialect, filter, Page::above, after, most)).await
     }
 
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
@@ -132,6 +141,13 @@ impl DeadLetterQueries for Session {
 }
 
 impl Session {
+    async fn dead_letters(
+        &mut self,
+        (sql, values): (String, Vec<Value>),
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        self.fetch(&sql, values).await?.iter().map(DeadLetterTable::numbered).collect()
+    }
+
     /// The keys (queue, message key) of those dead letters that exist already, and whether they are open.
     async fn existing(
         &mut self,

@@ -191,15 +191,15 @@ async fn operator_queries_use_an_index() {
         ),
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
         (
-            dead_letters::page(dialect, &open_dead_letters, None, 100),
+            dead_letters::page(dialect, &open_dead_letters, Page::below, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
         ),
         (
-            dead_letters::page(dialect, &open_of_all_tenants, None, 100),
+            dead_letters::page(dialect, &open_of_all_tenants, Page::below, None, 100),
             "SCAN dead_letters USING INDEX idx_dead_letters_undecided",
         ),
         (
-            dead_letters::page(dialect, &discarded, None, 100),
+            dead_letters::page(dialect, &discarded, Page::below, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_tenant (tenant_id=? AND id>? AND id<?)",
         ),
         (

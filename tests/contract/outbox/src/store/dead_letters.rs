@@ -188,6 +188,31 @@ pub async fn pages_of_dead_letters_are_ordered_last_parked_first(rig: &dyn Store
     assert_eq!(page(rig, &any, next, 2).await, (Vec::new(), None));
 }
 
+/// With `after`, pages are ordered by id, smallest first; each page starts above the last id of the previous page, with the same
+/// filter.
+pub async fn dead_letters_after_a_cursor_are_ordered_first_parked_first(rig: &dyn StoreRig) {
+    for key in ["a", "b", "c", "d", "e"] {
+        park(rig, &[dead_letter("queue", key)]).await;
+    }
+    for key in ["b", "d"] {
+        decide(rig, key, DeadLetterStatus::Discarded, None, 5).await;
+    }
+    let open = DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
+    let of_tenant = DeadLetterFilter { tenant: Some(TenantId::DEFAULT), ..open.clone() };
+    for (filter, expected) in [(DeadLetterFilter::default(), "abcde"), (open, "ace"), (of_tenant, "ace")] {
+        let mut seen = String::new();
+        let mut after = None;
+        loop {
+            let page = view(rig).await.outbox_view().dead_letters_after(&filter, after, 2).await.unwrap();
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= 2, "{page:?}");
+            after = Some(last.id);
+            seen.extend(page.iter().map(|row| row.effect.key.as_str()));
+        }
+        assert_eq!(seen, expected, "{filter:?}");
+    }
+}
+
 /// Each field of a filter narrows the page; several fields are combined with AND.
 pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn StoreRig) {
     let samples = [

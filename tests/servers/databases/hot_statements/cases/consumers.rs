@@ -98,6 +98,17 @@ pub(super) const CASES: &[Case] = &[
         None,
         100
     )),
+    view!("the oldest open dead letters", ["idx_dead_letters_undecided"], |view| view
+        .outbox_view()
+        .dead_letters_after(
+            &DeadLetterFilter {
+                tenant: Some(TenantId::DEFAULT),
+                status: Some(DeadLetterStatus::Open),
+                ..DeadLetterFilter::default()
+            },
+            None,
+            100
+        )),
     view!("open dead letters of all tenants", ["idx_dead_letters_undecided"], |view| view
         .outbox_view()
         .dead_letters_page(

@@ -31,6 +31,17 @@ impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<U> {
         self.inner().outbox_view().dead_letters_page(&filter, before, limit).await
     }
 
+    async fn dead_letters_after(
+        &mut self,
+        filter: &DeadLetterFilter,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
+        let status = filter.status.filter(|_| !self.has(Fault::DeadLetterPagesIgnoreStatus));
+        let filter = DeadLetterFilter { status, ..filter.clone() };
+        self.inner().outbox_view().dead_letters_after(&filter, after, limit).await
+    }
+
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
         let mut found = self.inner().outbox_view().dead_letters_of(keys).await?;
         if self.has(Fault::DeadLettersOfKeyIncludeOneQueueOnly) {
