@@ -253,7 +253,7 @@ crash_points! {
     /// The reaper has found expired locks, but has not processed them yet.
     InReaper 700,
     /// The repair job has appended a lost event, but has not committed it yet.
-    InRepair 300,
+    InRepair 700,
     /// A file of the archive is stored, but its storage has not answered yet.
     InArchiveWrite 400,
     /// A file of the archive is read back, but not recorded yet.
