@@ -21,8 +21,8 @@ mod erase_archived;
 mod find_event;
 pub(crate) mod id_window;
 mod known_names;
-pub(crate) mod listings;
 mod operator;
+pub(crate) mod paged_filters;
 mod read;
 mod redrive;
 mod release;
@@ -41,7 +41,7 @@ pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
 pub use erase::{ErasedEvents, erase_audit_reasons, erase_events};
 pub use erase_archived::erase_archived_events;
 pub use find_event::{ListedEvent, find_event};
-pub use id_window::{Listing, page_of};
+pub use id_window::{PagedFilter, page_of};
 pub use operator::{OperationError, Operator};
 pub use read::{
     ParkedDeadLetter, archived_events, audit_log, blocked, consumptions, dead_letters, oldest_events, outbox,

@@ -42,12 +42,12 @@ impl Default for TxPolicy {
     }
 }
 
-/// What the attempts before the current one at a unit of work have left.
+/// The outcome of the attempts before the current one at a unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// This is the first attempt.
     First,
-    /// All earlier attempts were rolled back.
+    /// All earlier attempts failed before their commit took effect. The database may still be rolling one back, and hold its locks.
     AfterRollback,
     /// The outcome of an earlier attempt is unknown ([`StoreError::CommitUnknown`]).
     AfterUnknownCommit,
@@ -55,13 +55,13 @@ pub enum Attempt {
 
 impl Attempt {
     /// Whether an earlier attempt may have been committed. The unit of work must then look for its own earlier writes
-    /// before it decides again. After a rollback, what looks like its own was written by somebody else.
+    /// before it decides again. If this is false, another process has written a row that looks like its own.
     pub const fn may_be_committed(self) -> bool {
         matches!(self, Attempt::AfterUnknownCommit)
     }
 
-    /// Whether there was an earlier attempt. What was read before the unit of work may then be out of date, and an id that
-    /// was chosen before it may belong to another row.
+    /// Whether there was an earlier attempt. Data that was read before the unit of work may then be out of date, and an id
+    /// that was chosen before it may belong to another row.
     pub const fn is_repeated(self) -> bool {
         !matches!(self, Attempt::First)
     }
@@ -299,7 +299,8 @@ where
         .acquire()
         .await
         .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
-    let (mut number, mut current) = (1, Attempt::First);
+    let mut number = 1;
+    let mut current = Attempt::First;
     let started_at = tx.clock.now();
     loop {
         let error = match with_measurements(attempt(tx, work, current)).await {

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, TenantId};
 use handover_outbox::ports::{
-    Broker, ConsumeRecord, ConsumedFilter, DeadLetter, DeadLetterFilter, DeadLetterStatus, EventWithRecords,
-    OnFailed, OutboxFilter, OutboxRow, StoreError,
+    Broker, ConsumeRecord, ConsumedFilter, DeadLetter, DeadLetterFilter, EventWithRecords, OnFailed,
+    OutboxFilter, OutboxRow, StoreError,
 };
 use marketplace::App;
 use marketplace::ports::{MarketStore, MarketView};
@@ -187,7 +187,7 @@ pub(crate) async fn recoverable(store: &MarketStore) -> Result<usize, StoreError
     let dead_letters = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let dead_deliveries = view.outbox_view().webhook_counts(chrono::DateTime::UNIX_EPOCH).await?.dead;
     let is_open = |dead_letter: &DeadLetter| {
-        let is_undecided = matches!(dead_letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying);
+        let is_undecided = dead_letter.status.is_undecided();
         is_undecided && !dead_letter.key.parse().is_ok_and(|event| is_invalid(&event))
     };
     let open = dead_letters.iter().filter(|it| is_open(&it.effect)).count();

@@ -181,7 +181,7 @@ impl OrderQueries for MarketSession {
             OrderSide::Buyer => ("buyer_id", "idx_orders_buyer"),
             OrderSide::Seller => ("seller_id", "idx_orders_seller"),
         };
-        // Another index begins with the seller and the status: without a status, its rows would have to be sorted.
+        // Another index begins with tenant, seller and status: without a status, its rows would have to be sorted.
         let index = if status.is_none() { self.dialect().index(index) } else { String::new() };
         let mut sql =
             format!("SELECT {COLUMNS} FROM orders {index} WHERE tenant_id = ? AND {party} = ? AND id < ?");

@@ -135,8 +135,11 @@ pub(crate) fn page(
     before: Option<RefundId>,
     most: u32,
 ) -> (String, Vec<Value>) {
+    // MySQL has one index for all states, in the order of ids.
+    let of_state = dialect.lock_index("idx_refunds_failed");
+    let is_processing = filter.status == Some(RefundStatus::Processing);
     // The few refunds in processing are found by an index in another order and then sorted: `id + 0` prevents a scan in id order.
-    let is_sorted = filter.tenant.is_none() && filter.status == Some(RefundStatus::Processing);
+    let is_sorted = filter.tenant.is_none() && is_processing && of_state.is_empty();
     let index = match filter.tenant {
         Some(_) if filter.status.is_some_and(|status| status != RefundStatus::Success) => {
             dialect.index("idx_refunds_page")
@@ -145,6 +148,7 @@ pub(crate) fn page(
         Some(_) => dialect.index("idx_refunds_tenant"),
         None if filter.status == Some(RefundStatus::Failed) => dialect.index("idx_refunds_failed"),
         None if is_sorted => dialect.index("idx_refunds_due"),
+        None if is_processing => of_state,
         None => String::new(),
     };
     let id = if is_sorted { "id + 0" } else { "id" };

@@ -1,4 +1,4 @@
-//! Limits the ids that one call searches if no index supports its filter.
+//! Limits the ids that one call searches if no index serves its filter.
 
 use async_trait::async_trait;
 use handover_events::OutboxStatus;
@@ -6,7 +6,7 @@ use handover_events::OutboxStatus;
 use crate::page::Page;
 use crate::ports::{OperatorQueries, OutboxFilter, StoreError};
 
-/// Maximum number of ids that one call searches if no index supports its filter. Without this bound, a filter that few rows
+/// Maximum number of ids that one call searches if no index serves its filter. Without this bound, a filter that few rows
 /// match would read the whole table, up to the time limit of the statement, and each repetition would do the same.
 pub(crate) const MAX_IDS: i64 = 100_000;
 
@@ -39,18 +39,21 @@ pub(crate) async fn next_after(
 }
 
 /// A filter of a list whose pages are read in descending order of ids. `V` is the view that the rows are read from.
+///
+/// The ids of the table MUST be dense: a page searches a range of 100,000 of them, however many exist.
 #[async_trait]
-pub trait Listing<V: ?Sized>: Sized + Send + Sync {
+pub trait PagedFilter<V: ?Sized>: Sized + Send + Sync {
     /// A row of the list.
     type Row: Send;
 
-    /// The id of a row, which is the cursor for paging.
+    /// The id of a row, which is the cursor for paging. Ids MUST be unique.
     fn id(row: &Self::Row) -> i64;
 
-    /// The part of the filter that an index supports in the order of ids; `None`: an index supports the whole filter.
-    fn indexed_part(&self) -> Option<Self>;
+    /// `None`: an index finds the rows of this filter in the order of ids. Otherwise the rows among which they are searched:
+    /// a filter that an index serves, and that MUST match every row of this one.
+    fn searched(&self) -> Option<Self>;
 
-    /// Limits the filter to ids above this one.
+    /// Limits the filter to ids above this one, unless it has a greater limit.
     fn set_above(&mut self, id: i64);
 
     /// At most `limit` matching rows with an id below `before`, greatest id first.
@@ -61,32 +64,30 @@ pub trait Listing<V: ?Sized>: Sized + Send + Sync {
     -> Result<Vec<Self::Row>, StoreError>;
 }
 
-/// A page of a list, newest first. If no index supports the filter, at most 100,000 ids are searched: the page may have fewer
-/// than `limit` rows although there is a next page.
+/// A page of a list, newest first. If no index serves the filter, at most 100,000 ids are searched: the page may have fewer than
+/// `limit` rows although there is a next page.
 ///
 /// # Errors
 /// Those of the store.
-pub async fn page_of<V: ?Sized + Send, L: Listing<V>>(
+pub async fn page_of<V: ?Sized + Send, F: PagedFilter<V>>(
     view: &mut V,
-    mut listing: L,
+    mut filter: F,
     before: Option<i64>,
     limit: u32,
-) -> Result<Page<L::Row>, StoreError> {
-    let searched = match listing.indexed_part() {
-        None => None,
-        Some(indexed) => {
-            let newest = indexed.rows(view, before, 1).await?;
-            newest.first().map(|row| (indexed, L::id(row).saturating_sub(MAX_IDS)))
-        }
+) -> Result<Page<F::Row>, StoreError> {
+    let Some(searched) = filter.searched() else {
+        let rows = filter.rows(view, before, limit.saturating_add(1)).await?;
+        return Ok(Page::cut(rows, limit, F::id));
     };
-    if let Some((_, above)) = &searched {
-        listing.set_above(*above);
-    }
-    let rows = listing.rows(view, before, limit.saturating_add(1)).await?;
-    let mut page = Page::cut(rows, limit, L::id);
-    if let (None, Some((indexed, above))) = (page.next, searched) {
-        let older = indexed.rows(view, Some(above.saturating_add(1)), 1).await?;
-        page.next = older.first().map(|row| L::id(row).saturating_add(1));
+    let newest = searched.rows(view, before, 1).await?;
+    let Some(newest) = newest.first() else { return Ok(Page { items: Vec::new(), next: None }) };
+    let above = F::id(newest).saturating_sub(MAX_IDS);
+    filter.set_above(above);
+    let rows = filter.rows(view, before, limit.saturating_add(1)).await?;
+    let mut page = Page::cut(rows, limit, F::id);
+    if page.next.is_none() {
+        let older = searched.rows(view, Some(above.saturating_add(1)), 1).await?;
+        page.next = older.first().map(|row| F::id(row).saturating_add(1));
     }
     Ok(page)
 }

@@ -8,7 +8,7 @@ use handover_events::{EventId, Json, OutboxStatus, TenantId};
 use super::find_event::{ListedEvent, listed, visible_json};
 use super::id_window::page_of;
 use super::known_names::FilterNames;
-use super::listings::Archived;
+use super::paged_filters::Archived;
 use super::{Action, OperationError, Operator, count, filter_fields, rfc3339};
 use crate::outbox::Outbox;
 use crate::page::Page;
@@ -58,7 +58,7 @@ pub struct ParkedDeadLetter {
     pub event: Option<EventId>,
 }
 
-/// Dead letters, the last parked first; payloads are masked as in [`find_event`](super::find_event). If no index supports the
+/// Dead letters, the last parked first; payloads are masked as in [`find_event`](super::find_event). If no index serves the
 /// filter, at most 100,000 ids are searched for a page: it may have fewer than `limit` dead letters although there is a next page.
 pub async fn dead_letters(
     outbox: &Outbox,
@@ -105,7 +105,7 @@ pub async fn dead_letters(
     Ok(page)
 }
 
-/// The consume log, the last added record first. If no index supports the filter, at most 100,000 ids are searched for
+/// The consume log, the last added record first. If no index serves the filter, at most 100,000 ids are searched for
 /// a page: it may have fewer than `limit` records although there is a next page.
 pub async fn consumptions(
     outbox: &Outbox,
@@ -136,7 +136,7 @@ pub async fn consumptions(
     Ok(page)
 }
 
-/// The audit log, the last call first. If no index supports the filter, at most 100,000 ids are searched for a page: it may have
+/// The audit log, the last call first. If no index serves the filter, at most 100,000 ids are searched for a page: it may have
 /// fewer than `limit` entries although there is a next page.
 pub async fn audit_log(
     outbox: &Outbox,
@@ -162,7 +162,7 @@ pub async fn audit_log(
     Ok(page)
 }
 
-/// A page of the outbox, newest first; payloads are masked as in [`find_event`](super::find_event). If no index supports the filter, at
+/// A page of the outbox, newest first; payloads are masked as in [`find_event`](super::find_event). If no index serves the filter, at
 /// most 100,000 ids are searched for a page: it may have fewer than `limit` rows although there is a next page.
 pub async fn outbox(
     outbox: &Outbox,
@@ -186,7 +186,7 @@ pub async fn outbox(
     Ok(page)
 }
 
-/// A page of archived events, newest first. If no index supports the filter, at most 100,000 ids are searched for a page: it
+/// A page of archived events, newest first. If no index serves the filter, at most 100,000 ids are searched for a page: it
 /// may have fewer than `limit` rows although there is a next page. The status of the filter has no effect: every archived event
 /// is SENT. [`find_event`](super::find_event) reads the content of an event.
 pub async fn archived_events(

@@ -15,7 +15,7 @@ use super::webhook_deliveries::{
     AttemptCounts, ClaimedDelivery, DeadDeliveries, DeletedDeliveries, DeliveryFilter, NewWebhookDelivery,
     OldDeliveries, SettledDelivery, WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery,
 };
-use super::webhook_endpoints::{EndpointHealth, WebhookEndpoint};
+use super::webhook_endpoints::{BodyForm, EndpointHealth, WebhookEndpoint};
 
 /// Reads webhooks.
 #[handover_macros::wrappable(outbox_view)]
@@ -61,6 +61,13 @@ pub trait WebhookQueries: Send {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<WebhookDelivery>, StoreError>;
+
+    /// Whether a delivery to the endpoint is `PENDING`, with this content of its body if one is given.
+    async fn has_pending_webhook_deliveries(
+        &mut self,
+        endpoint: EndpointKey,
+        body_form: Option<BodyForm>,
+    ) -> Result<bool, StoreError>;
 
     /// All deliveries of these events, ordered by id.
     async fn webhook_deliveries_of(&mut self, events: &[EventId])

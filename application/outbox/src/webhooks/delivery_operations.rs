@@ -8,7 +8,7 @@ use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::operations::{Webhooks, audit};
 use crate::event_id::uuid_v7;
 use crate::operations::id_window::page_of;
-use crate::operations::listings::Deliveries;
+use crate::operations::paged_filters::Deliveries;
 use crate::operations::{
     OperationError, Operator, changed_by_earlier_attempt, count, present_fields, rfc3339,
 };
@@ -63,7 +63,7 @@ impl Webhooks {
         self.add_delivery(operator, ("webhooks.test", fields), &endpoint, delivery).await
     }
 
-    /// Deliveries of an endpoint, the newest first. If no index supports the filter, at most 100,000 ids are searched for a page:
+    /// Deliveries of an endpoint, the newest first. If no index serves the filter, at most 100,000 ids are searched for a page:
     /// it may have fewer than `limit` deliveries although there is a next page.
     pub async fn deliveries(
         &self,

@@ -18,8 +18,8 @@ use crate::event_id::uuid_v7;
 use crate::operations::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt, count};
 use crate::outbox::Outbox;
 use crate::ports::{
-    AttemptCounts, AuditEntry, BodyForm, DeliveryFilter, DeliveryState, EndpointHealth, EndpointId,
-    EndpointStatus, NewSecret, OutboxUnit, StoreError, WebhookEndpoint, WebhookTransport,
+    AttemptCounts, AuditEntry, BodyForm, EndpointHealth, EndpointId, EndpointStatus, NewSecret, OutboxUnit,
+    StoreError, WebhookEndpoint, WebhookTransport,
 };
 use crate::transaction::{Attempt, with_tx};
 
@@ -164,11 +164,10 @@ impl Webhooks {
         let since = self.outbox.now() - TimeDelta::hours(24);
         let mut view = self.outbox.view().await?;
         let last_day = view.outbox_view().webhook_attempt_counts(endpoint.key(), since).await?;
-        let pending = DeliveryFilter { state: Some(DeliveryState::Pending), ..DeliveryFilter::default() };
-        let pending = view.outbox_view().webhook_deliveries_page(endpoint.key(), &pending, None, 1).await?;
+        let has_pending = view.outbox_view().has_pending_webhook_deliveries(endpoint.key(), None).await?;
         drop(view);
         self.record_read("webhooks.show", operator, &endpoint, Vec::new(), 1).await?;
-        Ok(EndpointDetails { endpoint, last_day, has_pending: !pending.is_empty() })
+        Ok(EndpointDetails { endpoint, last_day, has_pending })
     }
 
     /// Changes an endpoint. Deliveries that are waiting are sent to the new URL.
@@ -322,12 +321,7 @@ async fn carry_out(
             Ok(after)
         }
         Effect::RefuseUnmasked(field) => {
-            let unmasked = DeliveryFilter {
-                state: Some(DeliveryState::Pending),
-                body_form: Some(BodyForm::Unmasked),
-                ..DeliveryFilter::default()
-            };
-            if unit.webhook_deliveries_page(after.key(), &unmasked, None, 1).await?.is_empty() {
+            if !unit.has_pending_webhook_deliveries(after.key(), Some(BodyForm::Unmasked)).await? {
                 return Ok(after);
             }
             let why = "can be changed only by an operator who may see personal data (pii) while deliveries with unmasked \

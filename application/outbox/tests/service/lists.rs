@@ -54,7 +54,7 @@ async fn list_searches_limited_number_of_rows_per_page_if_event_type_is_rare() {
     assert_eq!(rows_per_page(async |cursor| list(lost.clone(), cursor).await).await, [0, 2]);
     let unknown = OutboxFilter { event_type: Some("BOOK_BURNT".to_owned()), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(unknown.clone(), cursor).await).await, [0, 0]);
-    // An index supports the filter by aggregate id, so all ids of the table are searched for one page.
+    // An index serves the filter by aggregate id, so all ids of the table are searched for one page.
     let of_book = OutboxFilter { aggregate_id: Some(1.into()), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_book.clone(), cursor).await).await, [1]);
 }
@@ -91,8 +91,8 @@ async fn list_searches_limited_number_of_audit_entries_per_page_if_its_time_is_l
     let long_ago = now - TimeDelta::days(9);
     let mut unit = library.tx.begin().await.unwrap();
     for n in 1..=MANY {
-        let at = if n <= 2 { long_ago } else { now };
-        unit.outbox().audit(&AuditEntry { at, ..audit_entry("outbox.redrive") }).await.unwrap();
+        let (at, changed) = if n <= 2 { (long_ago, 1) } else { (now, 0) };
+        unit.outbox().audit(&AuditEntry { at, changed, ..audit_entry("outbox.redrive") }).await.unwrap();
     }
     unit.commit().await.unwrap();
     let list = async |filter: AuditFilter, cursor| {
@@ -100,10 +100,9 @@ async fn list_searches_limited_number_of_audit_entries_per_page_if_its_time_is_l
     };
     let old = AuditFilter { to: Some(now - TimeDelta::days(1)), ..AuditFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(old.clone(), cursor).await).await, [0, 2]);
-    // An index supports the tenant and the changes.
+    // An index serves the filter for changes, so all ids of the table are searched for one page.
     let changes = AuditFilter { changes: true, ..AuditFilter::default() };
-    let page = list(changes, Some(12)).await;
-    assert_eq!((page.items.len(), page.next), (10, Some(2)));
+    assert_eq!(rows_per_page(async |cursor| list(changes.clone(), cursor).await).await, [2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +127,7 @@ async fn list_searches_limited_number_of_dead_letters_per_page_if_those_of_a_tim
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(discarded.clone(), cursor).await).await, [0, 0]);
-    // An index supports the filter by key, so all ids of the table are searched for one page.
+    // An index serves the filter by key, so all ids of the table are searched for one page.
     let of_event = DeadLetterFilter { key: Some("e-1".to_owned()), to, ..DeadLetterFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_event.clone(), cursor).await).await, [1]);
 }
@@ -200,7 +199,7 @@ async fn redrive_searches_limited_number_of_rows_per_call_if_sent_event_type_is_
     assert_eq!(matched(lost, false).await, [0, 0], "both are already due");
     let torn = OutboxFilter { event_type: Some("BOOK_TORN".to_owned()), ..OutboxFilter::default() };
     assert_eq!(matched(torn, true).await, [0, 1]);
-    // An index supports the filter by aggregate id, so all ids of the table are searched by one call.
+    // An index serves the filter by aggregate id, so all ids of the table are searched by one call.
     let of_book = OutboxFilter { aggregate_id: Some((MANY - 1).into()), ..OutboxFilter::default() };
     assert_eq!(matched(of_book, false).await, [1]);
 }

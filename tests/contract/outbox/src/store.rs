@@ -402,6 +402,7 @@ crate::rules! { store_rules: StoreRig;
         concurrent_deliveries_of_an_event_are_inserted_once,
         many_deliveries_are_inserted_in_order,
         pages_of_deliveries_are_ordered_by_descending_id,
+        pending_deliveries_of_an_endpoint_are_found,
         every_part_of_a_filter_narrows_the_page_of_deliveries,
         dead_deliveries_of_a_period_are_sent_again,
         only_dead_deliveries_that_can_be_sent_are_sent_again,

@@ -25,6 +25,9 @@ faults! { broken_by(Fault) {
     endpoints_leak_to_other_tenants: EndpointsLeakToOtherTenants breaks [
         "endpoints_belong_to_one_tenant",
     ]
+    pending_deliveries_ignore_body: PendingDeliveriesIgnoreBody breaks [
+        "pending_deliveries_of_an_endpoint_are_found",
+    ]
     delivery_pages_ignore_status: DeliveryPagesIgnoreStatus breaks [
         "every_part_of_a_filter_narrows_the_page_of_deliveries",
     ]

@@ -74,7 +74,8 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
     };
     let day = "'2026-01-01'";
     // Many users, so that the rows of one of them are few.
-    let (buyer, seller) = ("MOD(seq, 500) + 1000", "MOD(seq, 500) + 2000");
+    let buyer = "MOD(seq, 500) + 1000";
+    let seller = "MOD(seq, 500) + 2000";
     for (into, values) in [
         (
             "outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, create_time, \

@@ -166,6 +166,7 @@ pub enum Fault {
     WebhookOrderIsIgnored,
     EndpointsLeakToOtherTenants,
     DeliveryPagesIgnoreStatus,
+    PendingDeliveriesIgnoreBody,
     WebhookClaimsIgnorePauses,
     FailingEndpointsGetManyAttempts,
     WebhookClaimsEndEarly,

@@ -60,9 +60,7 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
                 ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
             });
             newest_first
-                .filter(|row| {
-                    filter.above_id.is_none_or(|id| row.id > id) && passes(filter, &row.dead_letter)
-                })
+                .filter(|row| passes(filter, row))
                 .take(limited(limit))
                 .map(|row| Numbered { id: row.id, effect: row.dead_letter.clone() })
                 .collect()
@@ -83,9 +81,7 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
                 ids.filter_map(|(id, key)| Some((*id, table.get(key)?)))
             });
             oldest_first
-                .filter(|row| {
-                    filter.above_id.is_none_or(|id| row.id > id) && passes(filter, &row.dead_letter)
-                })
+                .filter(|row| passes(filter, row))
                 .take(limited(limit))
                 .map(|row| Numbered { id: row.id, effect: row.dead_letter.clone() })
                 .collect()
@@ -132,8 +128,9 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
     }
 }
 
-fn passes(filter: &DeadLetterFilter, dead_letter: &DeadLetter) -> bool {
-    filter.tenant.is_none_or(|tenant| dead_letter.tenant == tenant)
+fn passes(filter: &DeadLetterFilter, DeadLetterRow { id, dead_letter }: &DeadLetterRow) -> bool {
+    filter.above_id.is_none_or(|above| *id > above)
+        && filter.tenant.is_none_or(|tenant| dead_letter.tenant == tenant)
         && filter.key.as_ref().is_none_or(|key| dead_letter.key == *key)
         && filter.queue.as_ref().is_none_or(|queue| dead_letter.queue == *queue)
         && (filter.event_type.is_none() || dead_letter.event_type == filter.event_type)

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
-    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeletedDeliveries,
+    AttemptCounts, AttemptOutcome, BodyForm, Changed, ClaimedDelivery, DeadDeliveries, DeletedDeliveries,
     DeliveryFilter, DeliveryState, EndpointHealth, EndpointId, EndpointKey, EndpointStatus,
     NewWebhookDelivery, OldDeliveries, SettledDelivery, StoreError, WebhookAttempt, WebhookClaim,
     WebhookCounts, WebhookDelivery, WebhookEndpoint, WebhookQueries, WebhookRepo,
@@ -179,6 +179,16 @@ impl<X: Tables> WebhookQueries for MemoryUnit<X> {
             matching.take(limited(limit)).cloned().collect()
         })
         .await
+    }
+
+    async fn has_pending_webhook_deliveries(
+        &mut self,
+        endpoint: EndpointKey,
+        body_form: Option<BodyForm>,
+    ) -> Result<bool, StoreError> {
+        let pending =
+            DeliveryFilter { state: Some(DeliveryState::Pending), body_form, ..DeliveryFilter::default() };
+        Ok(!self.webhook_deliveries_page(endpoint, &pending, None, 1).await?.is_empty())
     }
 
     async fn webhook_deliveries_of(

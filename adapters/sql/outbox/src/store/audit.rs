@@ -27,15 +27,31 @@ table! {
     }
 }
 
-pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
+pub(super) fn page(
+    dialect: &dyn Dialect,
+    filter: &AuditFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> (String, Vec<Value>) {
     let select = format!("SELECT id, {} FROM outbox_audit_log", AuditTable::COLUMNS);
-    Page::below(&select, "id", before)
-        .with("id > ?", filter.above_id)
-        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
-        .with("is_change = ?", filter.changes.then_some(1_i64))
-        .with("create_time >= ?", filter.from)
-        .with("create_time < ?", filter.to)
-        .limit(most)
+    let page = match filter.tenant.map(TenantId::get).filter(|_| filter.above_id.is_none()) {
+        Some(tenant) if filter.changes => {
+            let columns = [("tenant_id", tenant), ("is_change", 1)];
+            Page::below_in(dialect, &select, ("idx_outbox_audit_changes", &columns), before)
+        }
+        Some(tenant) => {
+            let columns = [("tenant_id", tenant)];
+            Page::below_in(dialect, &select, ("idx_outbox_audit_tenant", &columns), before)
+        }
+        // In a range of ids, COALESCE excludes all indexes: they would find rows outside of the range and sort them.
+        None => Page::below(&select, "id", before)
+            .with("id > ?", filter.above_id)
+            .with("COALESCE(tenant_id, 0) = ?", filter.tenant.map(TenantId::get))
+            .with("COALESCE(is_change, 0) = ?", filter.changes.then_some(1_i64)),
+    };
+    page.with("COALESCE(create_time, create_time) >= ?", filter.from)
+        .with("COALESCE(create_time, create_time) < ?", filter.to)
+        .limit(limit)
 }
 
 /// The ids of the oldest entries of reads. The index contains them in this order, so the limit bounds the number of rows that are
@@ -54,9 +70,9 @@ impl AuditQueries for Session {
         &mut self,
         filter: &AuditFilter,
         before: Option<i64>,
-        most: u32,
+        limit: u32,
     ) -> Result<Vec<Numbered<AuditEntry>>, StoreError> {
-        let (sql, values) = page(filter, before, most);
+        let (sql, values) = page(self.dialect, filter, before, limit);
         self.fetch(&sql, values).await?.iter().map(AuditTable::numbered).collect()
     }
 }

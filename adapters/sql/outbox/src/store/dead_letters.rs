@@ -42,31 +42,73 @@ fn select() -> String {
     format!("SELECT id, {} FROM dead_letters", DeadLetterTable::COLUMNS)
 }
 
-/// One page of the dead letters that match a filter: [`Page::below`] or [`Page::above`] a cursor.
+/// One page of the dead letters that match a filter, newest first.
 pub(super) fn page(
     dialect: &dyn Dialect,
     filter: &DeadLetterFilter,
-    beyond: fn(&str, &'static str, Option<i64>) -> Page,
-    cursor: Option<i64>,
-    most: u32,
+    before: Option<i64>,
+    limit: u32,
 ) -> (String, Vec<Value>) {
-    let is_undecided = filter.status.is_some_and(DeadLetterStatus::is_undecided) && filter.key.is_none();
-    // `id + 0` prevents a scan in id order: the few dead letters with one key, and the undecided ones of all tenants, are found by
-    // their index and then sorted.
-    let id = if filter.key.is_some() || (is_undecided && filter.tenant.is_none()) { "id + 0" } else { "id" };
+    let in_index = filter.tenant.filter(|_| filter.key.is_none() && filter.above_id.is_none());
+    let page = match in_index.map(TenantId::get) {
+        Some(tenant) => {
+            let name =
+                if is_undecided(filter) { "idx_dead_letters_undecided" } else { "idx_dead_letters_tenant" };
+            Page::below_in(dialect, &select(), (name, &[("tenant_id", tenant)]), before)
+        }
+        // The few dead letters with one key are found by the key and then sorted: `id + 0` prevents a scan in id order.
+        None if filter.key.is_some() => of_tenant(Page::below(&select(), "id + 0", before), filter),
+        None => of_tenant(Page::below(&select(), "id", before), filter),
+    };
+    filtered(page, filter).limit(limit)
+}
+
+/// One page of the dead letters that match a filter, oldest first.
+fn oldest(
+    dialect: &dyn Dialect,
+    filter: &DeadLetterFilter,
+    after: Option<i64>,
+    limit: u32,
+) -> (String, Vec<Value>) {
+    // The undecided dead letters of all tenants are found by an index in another order and then sorted: `id + 0` prevents a
+    // scan in id order, which would read those that were decided long ago.
+    let is_undecided = is_undecided(filter);
+    let id = if is_undecided && filter.tenant.is_none() { "id + 0" } else { "id" };
     let index = if is_undecided { dialect.index("idx_dead_letters_undecided") } else { String::new() };
-    let page = beyond(&format!("{} {index}", select()), id, cursor)
-        .with(&format!("{id} > ?"), filter.above_id)
+    let page = of_tenant(Page::above(&format!("{} {index}", select()), id, after), filter);
+    filtered(page, filter).limit(limit)
+}
+
+fn is_undecided(filter: &DeadLetterFilter) -> bool {
+    filter.status.is_some_and(DeadLetterStatus::is_undecided) && filter.key.is_none()
+}
+
+/// The condition that a column has the bound value. In a range of ids COALESCE excludes all other indexes: they would find rows
+/// outside of the range and sort them.
+fn has_value(column: &str, filter: &DeadLetterFilter) -> String {
+    match filter.above_id {
+        Some(_) => format!("COALESCE({column}, {column}) = ?"),
+        None => format!("{column} = ?"),
+    }
+}
+
+fn of_tenant(page: Page, filter: &DeadLetterFilter) -> Page {
+    page.with(&has_value("tenant_id", filter), filter.tenant.map(TenantId::get))
+}
+
+/// Adds the conditions of a filter to a page, without that of the tenant.
+fn filtered(page: Page, filter: &DeadLetterFilter) -> Page {
+    let page = page
+        .with("id > ?", filter.above_id)
         .with("message_key = ?", filter.key.as_ref())
-        .with("tenant_id = ?", filter.tenant.map(TenantId::get))
-        .with("queue = ?", filter.queue.as_ref())
+        .with(&has_value("queue", filter), filter.queue.as_ref())
         .with("event_type = ?", filter.event_type.as_ref())
-        .with("status = ?", filter.status.map(DeadLetterStatus::as_str))
+        .with(&has_value("status", filter), filter.status.map(DeadLetterStatus::as_str))
         .with("died_at >= ?", filter.from)
         .with("died_at < ?", filter.to);
     // The predicate of the partial index idx_dead_letters_undecided, word for word; otherwise SQLite does not use it.
-    let page = if is_undecided { page.and("status IN ('OPEN', 'REPLAYING')", []) } else { page };
-    page.limit(most)
+    let is_of_index = is_undecided(filter) && filter.above_id.is_none();
+    if is_of_index { page.and("status IN ('OPEN', 'REPLAYING')", []) } else { page }
 }
 
 /// The dead letters with these keys, of every queue.
@@ -87,18 +129,20 @@ impl DeadLetterQueries for Session {
         &mut self,
         filter: &DeadLetterFilter,
         before: Option<i64>,
-        most: u32,
+        limit: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
-        self.dead_letters(page(self.dialect, filter, Page::below, before, most)).await
+        let (sql, values) = page(self.dialect, filter, before, limit);
+        self.fetch(&sql, values).await?.iter().map(DeadLetterTable::numbered).collect()
     }
 
     async fn dead_letters_after(
         &mut self,
         filter: &DeadLetterFilter,
         after: Option<i64>,
-        most: u32,
+        limit: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
-        self.dead_letters(page(self.dialect, filter, Page::above, after, most)).await
+        let (sql, values) = oldest(self.dialect, filter, after, limit);
+        self.fetch(&sql, values).await?.iter().map(DeadLetterTable::numbered).collect()
     }
 
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
@@ -141,13 +185,6 @@ impl DeadLetterQueries for Session {
 }
 
 impl Session {
-    async fn dead_letters(
-        &mut self,
-        (sql, values): (String, Vec<Value>),
-    ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
-        self.fetch(&sql, values).await?.iter().map(DeadLetterTable::numbered).collect()
-    }
-
     /// The keys (queue, message key) of those dead letters that exist already, and whether they are open.
     async fn existing(
         &mut self,

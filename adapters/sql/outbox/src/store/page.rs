@@ -2,6 +2,7 @@
 
 use handover_outbox::ports::StoreError;
 
+use crate::dialect::{Dialect, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -10,7 +11,8 @@ use crate::value::{Value, values};
 pub(super) struct Page {
     sql: String,
     values: Vec<Value>,
-    id: &'static str,
+    /// What the rows are ordered by.
+    keys: String,
     order: &'static str,
 }
 
@@ -18,13 +20,42 @@ impl Page {
     /// Rows with ids below `before`, greatest first. `select` is `SELECT .. FROM table`.
     pub(super) fn below(select: &str, id: &'static str, before: Option<i64>) -> Page {
         let sql = format!("{select} WHERE {id} < ?");
-        Page { sql, values: values![before.unwrap_or(i64::MAX)], id, order: "DESC" }
+        Page { sql, values: values![before.unwrap_or(i64::MAX)], keys: id.to_owned(), order: "DESC" }
+    }
+
+    /// Rows that have these values, with ids below `before`, greatest first. `index` is on these columns and the id.
+    pub(super) fn below_in(
+        dialect: &dyn Dialect,
+        select: &str,
+        (index, columns): (&str, &[(&str, i64)]),
+        before: Option<i64>,
+    ) -> Page {
+        let hint = dialect.index(index);
+        if !hint.is_empty() {
+            let page = Page::below(&format!("{select} {hint}"), "id", before);
+            return columns
+                .iter()
+                .fold(page, |page, (column, value)| page.and(&format!("{column} = ?"), [(*value).into()]));
+        }
+        // PostgreSQL has no hints. With `column = ? ORDER BY id`, it may read the whole table in the order of the primary key.
+        // Only the index has this order.
+        let names: Vec<&str> = columns.iter().map(|(column, _)| *column).chain(["id"]).collect();
+        let least: Vec<String> = columns.iter().map(|(column, _)| format!(" AND {column} >= ?")).collect();
+        let sql = format!(
+            "{select} WHERE ({}) < ({}){}",
+            names.join(", "),
+            placeholders(names.len()),
+            least.concat()
+        );
+        let of = || columns.iter().map(|(_, value)| Value::from(*value));
+        let values = of().chain([before.unwrap_or(i64::MAX).into()]).chain(of()).collect();
+        Page { sql, values, keys: names.join(" DESC, "), order: "DESC" }
     }
 
     /// Rows with ids above `after`, smallest first.
     pub(super) fn above(select: &str, id: &'static str, after: Option<i64>) -> Page {
         let sql = format!("{select} WHERE {id} > ?");
-        Page { sql, values: values![after.unwrap_or(i64::MIN)], id, order: "ASC" }
+        Page { sql, values: values![after.unwrap_or(i64::MIN)], keys: id.to_owned(), order: "ASC" }
     }
 
     /// Adds a condition with one parameter, if a value is given.
@@ -52,7 +83,7 @@ impl Page {
     /// Adds order and limit; returns the statement and its parameters.
     pub(super) fn limit(mut self, most: u32) -> (String, Vec<Value>) {
         self.values.push(most.into());
-        (format!("{} ORDER BY {} {} LIMIT ?", self.sql, self.id, self.order), self.values)
+        (format!("{} ORDER BY {} {} LIMIT ?", self.sql, self.keys, self.order), self.values)
     }
 }
 

@@ -123,9 +123,14 @@ async fn operator_queries_use_an_index() {
     let keys = ["a".to_owned(), "b".to_owned()];
     let open_dead_letters =
         DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
-    let open_of_all_tenants = DeadLetterFilter { tenant: None, ..open_dead_letters.clone() };
+    let in_range = "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
+    let of_tenant = DeadLetterFilter { tenant, ..Default::default() };
+    let open_of_all_tenants =
+        DeadLetterFilter { tenant: None, above_id: Some(1), ..open_dead_letters.clone() };
+    let changes_of_all_tenants = AuditFilter { changes: true, above_id: Some(1), ..AuditFilter::default() };
     let discarded = DeadLetterFilter {
         tenant,
+        queue: Some("a.queue".to_owned()),
         status: Some(DeadLetterStatus::Discarded),
         above_id: Some(1),
         ..Default::default()
@@ -191,26 +196,29 @@ async fn operator_queries_use_an_index() {
         ),
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
         (
-            dead_letters::page(dialect, &open_dead_letters, Page::below, None, 100),
+            dead_letters::page(dialect, &open_dead_letters, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
         ),
         (
-            dead_letters::page(dialect, &open_of_all_tenants, Page::below, None, 100),
-            "SCAN dead_letters USING INDEX idx_dead_letters_undecided",
+            dead_letters::page(dialect, &of_tenant, None, 100),
+            "SEARCH dead_letters USING INDEX idx_dead_letters_tenant",
         ),
+        (dead_letters::page(dialect, &open_of_all_tenants, None, 100), in_range),
+        (dead_letters::page(dialect, &discarded, None, 100), in_range),
         (
-            dead_letters::page(dialect, &discarded, Page::below, None, 100),
-            "SEARCH dead_letters USING INDEX idx_dead_letters_tenant (tenant_id=? AND id>? AND id<?)",
+            dead_letters::page(dialect, &DeadLetterFilter { tenant: None, ..discarded.clone() }, None, 100),
+            in_range,
         ),
+        (audit::page(dialect, &changes_of_all_tenants, Some(9), 100), in_range),
+        (audit::page(dialect, &of_a_day, Some(9), 100), in_range),
         (
-            audit::page(&of_a_day, Some(9), 100),
-            "SEARCH outbox_audit_log USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-        ),
-        (
-            audit::page(&all_entries, Some(9), 100),
+            audit::page(dialect, &all_entries, Some(9), 100),
             "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_tenant",
         ),
-        (audit::page(&changes, Some(9), 100), "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_changes"),
+        (
+            audit::page(dialect, &changes, Some(9), 100),
+            "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_changes",
+        ),
         (
             audit::old_reads(dialect, DateTime::UNIX_EPOCH, 100),
             "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_reads",

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use handover_outbox::ports::{
-    AttemptCounts, AttemptOutcome, Changed, ClaimedDelivery, DeadDeliveries, DeletedDeliveries,
+    AttemptCounts, AttemptOutcome, BodyForm, Changed, ClaimedDelivery, DeadDeliveries, DeletedDeliveries,
     DeliveryFilter, EndpointHealth, EndpointId, EndpointKey, EndpointStatus, NewWebhookDelivery,
     OldDeliveries, SettledDelivery, StoreError, WebhookAttempt, WebhookClaim, WebhookCounts, WebhookDelivery,
     WebhookEndpoint, WebhookQueries, WebhookRepo,
@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::value::{Value, values};
 
-use deliveries::{OF_ENDPOINT, page, redelivered, sendable};
+use deliveries::{OF_ENDPOINT, page, pending, redelivered, sendable};
 use tables::{
     AttemptTable, DeliveryTable, EndpointTable, endpoint_id, health, health_values, id_value, key_values,
     readable,
@@ -189,6 +189,15 @@ impl WebhookQueries for Session {
     ) -> Result<Vec<WebhookDelivery>, StoreError> {
         let (sql, values) = page(self.dialect, endpoint, filter, before, limit);
         self.fetch(&sql, values).await?.iter().map(DeliveryTable::read).collect()
+    }
+
+    async fn has_pending_webhook_deliveries(
+        &mut self,
+        endpoint: EndpointKey,
+        body_form: Option<BodyForm>,
+    ) -> Result<bool, StoreError> {
+        let (sql, values) = pending(self.dialect, endpoint, body_form);
+        Ok(self.fetch_one(&sql, values).await?.is_some())
     }
 
     async fn webhook_deliveries_of(

@@ -8,6 +8,7 @@ use marketplace::ReportedName;
 use marketplace::ports::GatewayReportFilter;
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
+use marketplace_contract::samples::payment;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator, refund_report};
@@ -206,6 +207,29 @@ async fn unreadable_body_is_recorded_once() {
     assert_eq!((report.effect.outcome, report.effect.state), (ReportOutcome::Unreadable, ReportState::Open));
     assert_eq!(report.effect.error.as_deref(), Some("amount: must be a number"));
     assert_eq!(report.effect.body_hash, "ab".repeat(32));
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_payments_searches_limited_number_of_ids_per_page_if_status_is_rare() {
+    let market = Market::new().await;
+    let mut unit = market.world.store.begin().await.unwrap();
+    for (id, status) in
+        [(1, PaymentStatus::Failed), (7, PaymentStatus::Success), (100_008, PaymentStatus::Success)]
+    {
+        unit.insert_payment(&Payment { status, ..payment(id, id) }).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let list = async |status, before: Option<i64>| {
+        let before = before.map(|id| id.try_into().unwrap());
+        let query = ListPayments { status, before, limit: 10, ..ListPayments::default() };
+        let page = market.app().operations.list_payments(&platform(), query).await.unwrap();
+        (page.items.iter().map(|payment| payment.id.get()).collect::<Vec<_>>(), page.next)
+    };
+    let failed = Some(PaymentStatus::Failed);
+    assert_eq!(list(failed, None).await, (vec![], Some(8)));
+    assert_eq!(list(failed, Some(8)).await, (vec![1], None));
+    assert_eq!(list(failed, Some(1)).await, (vec![], None));
+    assert_eq!(list(None, None).await, (vec![100_008, 7, 1], None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,6 +161,22 @@ async fn command_fails_at_once_when_the_store_is_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempt_may_be_committed_only_after_a_commit_of_unknown_outcome() {
+    let world = World::new().await;
+    let process = process_with_ids(&world).await;
+    process.faults.next_commits([CommitFault::Transient, CommitFault::Lost, CommitFault::Transient]);
+    let attempts = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = std::sync::Arc::clone(&attempts);
+    let result: Result<(), StoreError> = with_tx(&process.app.tx, seen, |_, seen, attempt| {
+        seen.lock().unwrap().push((attempt.is_repeated(), attempt.may_be_committed()));
+        Box::pin(async { Ok(()) })
+    })
+    .await;
+    assert!(result.is_ok(), "{result:?}");
+    assert_eq!(*attempts.lock().unwrap(), [(false, false), (true, false), (true, true), (true, true)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn panic_in_a_unit_of_work_fails_only_that_unit_of_work() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;

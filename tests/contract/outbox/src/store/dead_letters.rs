@@ -192,14 +192,19 @@ pub async fn pages_of_dead_letters_are_ordered_last_parked_first(rig: &dyn Store
 /// filter.
 pub async fn dead_letters_after_a_cursor_are_ordered_first_parked_first(rig: &dyn StoreRig) {
     for key in ["a", "b", "c", "d", "e"] {
-        park(rig, &[dead_letter("queue", key)]).await;
+        // The times do not affect the order.
+        let died_at = later(if key == "a" { 9 } else { 1 });
+        park(rig, &[DeadLetter { died_at, ..dead_letter("queue", key) }]).await;
     }
+    park(rig, &[DeadLetter { tenant: tenant(2), ..dead_letter("other", "f") }]).await;
     for key in ["b", "d"] {
         decide(rig, key, DeadLetterStatus::Discarded, None, 5).await;
     }
     let open = DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
     let of_tenant = DeadLetterFilter { tenant: Some(TenantId::DEFAULT), ..open.clone() };
-    for (filter, expected) in [(DeadLetterFilter::default(), "abcde"), (open, "ace"), (of_tenant, "ace")] {
+    let of_queue = DeadLetterFilter { queue: Some("other".into()), ..open.clone() };
+    let all = DeadLetterFilter::default();
+    for (filter, expected) in [(all, "abcdef"), (open, "acef"), (of_tenant, "ace"), (of_queue, "f")] {
         let mut seen = String::new();
         let mut after = None;
         loop {

@@ -166,6 +166,25 @@ pub async fn pages_of_deliveries_are_ordered_by_descending_id(rig: &dyn StoreRig
     assert_eq!(page(rig, &all, Some(only(rig, "a").await.id), 3).await, [""; 0]);
 }
 
+/// Whether a delivery is pending is said of one endpoint, and of one content of the body.
+pub async fn pending_deliveries_of_an_endpoint_are_found(rig: &dyn StoreRig) {
+    add(rig, &[endpoint(1), endpoint(2)]).await;
+    let has_pending = async |number: u32, form| {
+        let mut view = view(rig).await;
+        view.outbox_view().has_pending_webhook_deliveries(endpoint_key(number), form).await.unwrap()
+    };
+    assert!(!has_pending(1, None).await);
+    write(rig, &[NewWebhookDelivery { body_form: BodyForm::Full, ..delivery(1, "a") }]).await;
+    let found = [has_pending(1, None).await, has_pending(1, Some(BodyForm::Full)).await];
+    assert_eq!(found, [true, true]);
+    let found = [has_pending(1, Some(BodyForm::Unmasked)).await, has_pending(2, None).await];
+    assert_eq!(found, [false, false]);
+    let attempted = claimed(rig, &claim("c", start())).await;
+    let results: Vec<_> = attempted.iter().map(|claimed| settled(claimed, AfterAttempt::Delivered)).collect();
+    settle(rig, &results).await;
+    assert!(!has_pending(1, None).await);
+}
+
 /// Every part of a filter narrows the page; the start of a period is included, and its end excluded.
 pub async fn every_part_of_a_filter_narrows_the_page_of_deliveries(rig: &dyn StoreRig) {
     add(rig, &[endpoint(1), endpoint(2)]).await;

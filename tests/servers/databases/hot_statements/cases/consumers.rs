@@ -109,30 +109,41 @@ pub(super) const CASES: &[Case] = &[
             None,
             100
         )),
-    view!("open dead letters of all tenants", ["idx_dead_letters_undecided"], |view| view
+    view!(
+        "dead letters of a tenant without any",
+        ["idx_dead_letters_tenant", "idx_dead_letters_undecided"],
+        |view| {
+            async {
+                let of_tenant = DeadLetterFilter { tenant: Some(tenant(9)), ..DeadLetterFilter::default() };
+                view.outbox_view().dead_letters_page(&of_tenant, None, 100).await
+            }
+        }
+    ),
+    view!("the oldest open dead letters of all tenants", ["idx_dead_letters_undecided"], |view| view
         .outbox_view()
-        .dead_letters_page(
+        .dead_letters_after(
             &DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() },
             None,
             100
         )),
-    view!(
-        "a page of the discarded dead letters of a queue",
-        ["idx_dead_letters_tenant", "dead_letters_pkey", "PRIMARY"],
-        |view| async {
-            let of_tenant =
-                DeadLetterFilter { tenant: Some(TenantId::DEFAULT), ..DeadLetterFilter::default() };
-            let dead_letters = view.outbox_view();
-            let newest = dead_letters.dead_letters_page(&of_tenant, None, 1).await?;
-            let rare = DeadLetterFilter {
-                queue: Some("another.queue".to_owned()),
-                status: Some(DeadLetterStatus::Discarded),
-                above_id: newest.first().map(|row| row.id - 100),
-                ..of_tenant
-            };
-            dead_letters.dead_letters_page(&rare, None, 100).await
+    view!("a page of the dead letters of a queue", ["dead_letters_pkey", "PRIMARY"], |view| async {
+        let dead_letters = view.outbox_view();
+        let newest = dead_letters.dead_letters_page(&DeadLetterFilter::default(), None, 1).await?;
+        let discarded = DeadLetterFilter {
+            queue: Some("a.queue".to_owned()),
+            status: Some(DeadLetterStatus::Discarded),
+            above_id: newest.first().map(|row| row.id - 100),
+            to: Some(start()),
+            ..DeadLetterFilter::default()
+        };
+        for tenant in [None, Some(TenantId::DEFAULT)] {
+            dead_letters
+                .dead_letters_page(&DeadLetterFilter { tenant, ..discarded.clone() }, None, 100)
+                .await?;
         }
-    ),
+        let open = DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..discarded };
+        dead_letters.dead_letters_page(&open, None, 100).await
+    }),
     view!("dead letters of keys", ["idx_dead_letters_key", "uk_dead_letter"], |view| view
         .outbox_view()
         .dead_letters_of(&["dead".to_owned(), "sent-7".to_owned()])),

@@ -45,8 +45,21 @@ pub(super) const CASES: &[Case] = &[
             above_id: newest.first().map(|row| row.id - 100),
             ..AuditFilter::default()
         };
+        let changes = AuditFilter { changes: true, tenant: Some(TenantId::DEFAULT), ..old.clone() };
+        audit_log.audit_page(&changes, None, 100).await?;
+        audit_log.audit_page(&AuditFilter { tenant: None, ..changes }, None, 100).await?;
         audit_log.audit_page(&old, None, 100).await
     }),
+    view!(
+        "pages of the audit log of a tenant without entries",
+        ["idx_outbox_audit_tenant", "idx_outbox_audit_changes"],
+        |view| async {
+            let audit_log = view.outbox_view();
+            let of_tenant = AuditFilter { tenant: Some(tenant(9)), ..AuditFilter::default() };
+            audit_log.audit_page(&of_tenant, None, 100).await?;
+            audit_log.audit_page(&AuditFilter { changes: true, ..of_tenant }, None, 100).await
+        }
+    ),
     view!("a page of the files of the archive", ["outbox_archive_files_pkey", "PRIMARY"], |view| view
         .outbox_view()
         .archive_files(Some(5_000), 500)),

@@ -91,8 +91,15 @@ pub(super) const CASES: &[Case] = &[
         None,
         20
     )),
-    view!("a page of the refunds in processing of all tenants", ["idx_refunds_due"], |view| view
-        .refunds_page(RefundFilter { tenant: None, status: Some(RefundStatus::Processing) }, None, 20)),
+    view!(
+        "a page of the refunds in processing of all tenants",
+        ["idx_refunds_due", "idx_refunds_failed"],
+        |view| view.refunds_page(
+            RefundFilter { tenant: None, status: Some(RefundStatus::Processing) },
+            None,
+            20
+        )
+    ),
     view!("due refunds", ["idx_refunds_due"], |view| view.refunds_due(later(86_400), 100)),
     view!("number of open refunds", ["idx_refunds_due", "idx_refunds_failed"], |view| async {
         view.open_refunds().await.map(Some)

@@ -140,6 +140,9 @@ impl<U: MarketView + ?Sized> GatewayReportQueriesWrapper for Faulty<U> {
         if self.has(Fault::ReportsLeakToOtherTenants) {
             filter.tenant = None;
         }
+        if self.has(Fault::PagesIgnoreLowestId) {
+            filter.above_id = None;
+        }
         if self.has(Fault::ReportRangesIncludeEnd) {
             filter.to = filter.to.map(|to| to + TimeDelta::microseconds(1));
         }

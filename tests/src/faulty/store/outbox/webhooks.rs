@@ -111,6 +111,15 @@ impl<U: MarketView + ?Sized> WebhookQueriesWrapper for Faulty<U> {
         self.inner().outbox_view().webhook_deliveries_page(endpoint, &filter, before, limit).await
     }
 
+    async fn has_pending_webhook_deliveries(
+        &mut self,
+        endpoint: EndpointKey,
+        body_form: Option<BodyForm>,
+    ) -> Result<bool, StoreError> {
+        let body_form = body_form.filter(|_| !self.has(Fault::PendingDeliveriesIgnoreBody));
+        self.inner().outbox_view().has_pending_webhook_deliveries(endpoint, body_form).await
+    }
+
     async fn webhook_deliveries_of(
         &mut self,
         events: &[EventId],

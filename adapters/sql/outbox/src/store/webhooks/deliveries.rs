@@ -41,32 +41,51 @@ pub(super) fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (String, Vec<Value>) {
-    // MySQL has one index for all states, the other engines have a partial index for `DEAD`.
-    let index = match filter.state {
-        None => dialect.lock_index("idx_webhook_deliveries_endpoint"),
-        Some(DeliveryState::Dead) => dialect.index("idx_webhook_deliveries_dead"),
+    // MySQL has one index for all states, the other engines have a partial index for `DEAD`. Their partial index for `PENDING` has
+    // another order.
+    let of_state = dialect.lock_index("idx_webhook_deliveries_dead");
+    let (index, state) = match filter.state {
+        None => (dialect.lock_index("idx_webhook_deliveries_endpoint"), String::new()),
+        Some(DeliveryState::Dead) => (dialect.index("idx_webhook_deliveries_dead"), "state".to_owned()),
+        Some(DeliveryState::Pending) if of_state.is_empty() => {
+            (dialect.index("idx_webhook_deliveries_endpoint"), dialect.unindexed("state"))
+        }
         Some(DeliveryState::Pending | DeliveryState::Delivered | DeliveryState::Cancelled) => {
-            dialect.lock_index("idx_webhook_deliveries_dead")
+            (of_state, "state".to_owned())
         }
     };
-    // The pending deliveries are found by an index in another order and then sorted: `id + 0` prevents a scan in id order, which
-    // would read all others.
-    let is_sorted = filter.state == Some(DeliveryState::Pending) && index.is_empty();
-    let id = if is_sorted { "id + 0" } else { "id" };
     let select = format!("SELECT {} FROM webhook_deliveries {index}", DeliveryTable::COLUMNS);
-    let page = Page::below(&select, id, before).and(OF_ENDPOINT, key_values(endpoint));
+    let page = Page::below(&select, "id", before).and(OF_ENDPOINT, key_values(endpoint));
     let page = match filter.state {
         // A literal, because only a literal matches the predicate of a partial index.
-        Some(state) => page.and(&format!("state = '{}'", state.as_str()), []),
+        Some(is) => page.and(&format!("{state} = '{}'", is.as_str()), []),
         None => page,
     };
-    page.with(&format!("{id} > ?"), filter.above_id)
+    page.with("id > ?", filter.above_id)
         .with("event_type = ?", filter.event_type.as_ref())
         .with("last_status = ?", filter.status.map(i64::from))
         .with("COALESCE(body_form, 'UNMASKED') = ?", filter.body_form.map(BodyForm::as_str))
         .with("create_time >= ?", filter.from)
         .with("create_time < ?", filter.to)
         .limit(limit)
+}
+
+/// A pending delivery to the endpoint whose body has this content, in any order.
+pub(super) fn pending(
+    dialect: &dyn Dialect,
+    endpoint: EndpointKey,
+    body_form: Option<BodyForm>,
+) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_webhook_deliveries_order");
+    let mut sql =
+        format!("SELECT 1 AS one FROM webhook_deliveries {index} WHERE {OF_ENDPOINT} AND state = 'PENDING'");
+    let mut values = key_values(endpoint);
+    if let Some(form) = body_form {
+        sql.push_str(" AND COALESCE(body_form, 'UNMASKED') = ?");
+        values.push(form.as_str().into());
+    }
+    sql.push_str(" LIMIT 1");
+    (sql, values)
 }
 
 /// Whether there is a later redelivery of the event of the delivery `d`.

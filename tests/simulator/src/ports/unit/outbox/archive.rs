@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, OutboxStatus};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveRepoWrapper, Clock as _, Consumed, DeadLetter, DeadLetterStatus, DeliveryState,
-    EventWithRecords, OutboxRow, StoreError, StoredEvent, WebhookDelivery,
+    ArchiveFile, ArchiveRepoWrapper, Clock as _, Consumed, DeadLetter, DeliveryState, EventWithRecords,
+    OutboxRow, StoreError, StoredEvent, WebhookDelivery,
 };
 use marketplace::ports::MarketUnit;
 use marketplace_domain::{Hold, HoldStatus, OrderId, Refund, RefundStatus};
@@ -142,5 +142,5 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
 }
 
 fn is_undecided(dead_letter: &DeadLetter) -> bool {
-    matches!(dead_letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying)
+    dead_letter.status.is_undecided()
 }

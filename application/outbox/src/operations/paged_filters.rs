@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use handover_events::ConsumeStatus;
 
-use super::id_window::{Listing, is_indexed};
+use super::id_window::{PagedFilter, is_indexed};
 use crate::ports::{
     ArchivedEvent, AuditEntry, AuditFilter, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter,
     DeliveryFilter, DeliveryState, EndpointKey, Numbered, OutboxFilter, OutboxRow, OutboxView, StoreError,
@@ -11,19 +11,19 @@ use crate::ports::{
 };
 
 #[async_trait]
-impl Listing<dyn OutboxView + '_> for OutboxFilter {
+impl PagedFilter<dyn OutboxView + '_> for OutboxFilter {
     type Row = OutboxRow;
 
     fn id(row: &OutboxRow) -> i64 {
         row.id
     }
 
-    fn indexed_part(&self) -> Option<OutboxFilter> {
+    fn searched(&self) -> Option<OutboxFilter> {
         (!is_indexed(self)).then(OutboxFilter::default)
     }
 
     fn set_above(&mut self, id: i64) {
-        self.above_id = Some(id);
+        self.above_id = self.above_id.max(Some(id));
     }
 
     async fn rows(
@@ -40,20 +40,20 @@ impl Listing<dyn OutboxView + '_> for OutboxFilter {
 pub(crate) struct Archived(pub(crate) OutboxFilter);
 
 #[async_trait]
-impl Listing<dyn OutboxView + '_> for Archived {
+impl PagedFilter<dyn OutboxView + '_> for Archived {
     type Row = ArchivedEvent;
 
     fn id(event: &ArchivedEvent) -> i64 {
         event.id
     }
 
-    fn indexed_part(&self) -> Option<Archived> {
+    fn searched(&self) -> Option<Archived> {
         let is_indexed = self.0.aggregate_type.is_some() && self.0.aggregate_id.is_some();
         (!is_indexed).then(|| Archived(OutboxFilter::default()))
     }
 
     fn set_above(&mut self, id: i64) {
-        self.0.above_id = Some(id);
+        self.0.above_id = self.0.above_id.max(Some(id));
     }
 
     async fn rows(
@@ -67,20 +67,20 @@ impl Listing<dyn OutboxView + '_> for Archived {
 }
 
 #[async_trait]
-impl Listing<dyn OutboxView + '_> for ConsumedFilter {
+impl PagedFilter<dyn OutboxView + '_> for ConsumedFilter {
     type Row = Numbered<Consumed>;
 
     fn id(record: &Numbered<Consumed>) -> i64 {
         record.id
     }
 
-    fn indexed_part(&self) -> Option<ConsumedFilter> {
+    fn searched(&self) -> Option<ConsumedFilter> {
         let is_open = self.status.is_some_and(|status| status != ConsumeStatus::Success);
         (self.event_id.is_none() && !is_open).then(ConsumedFilter::default)
     }
 
     fn set_above(&mut self, id: i64) {
-        self.above_id = Some(id);
+        self.above_id = self.above_id.max(Some(id));
     }
 
     async fn rows(
@@ -94,24 +94,21 @@ impl Listing<dyn OutboxView + '_> for ConsumedFilter {
 }
 
 #[async_trait]
-impl Listing<dyn OutboxView + '_> for DeadLetterFilter {
+impl PagedFilter<dyn OutboxView + '_> for DeadLetterFilter {
     type Row = Numbered<DeadLetter>;
 
     fn id(dead_letter: &Numbered<DeadLetter>) -> i64 {
         dead_letter.id
     }
 
-    fn indexed_part(&self) -> Option<DeadLetterFilter> {
-        if self.key.is_some() {
-            return None;
-        }
-        let status = self.status.filter(|status| status.is_undecided());
+    fn searched(&self) -> Option<DeadLetterFilter> {
+        let status = self.status.filter(|status| status.is_undecided() && self.tenant.is_some());
         let indexed = DeadLetterFilter { tenant: self.tenant, status, ..DeadLetterFilter::default() };
-        (indexed != *self).then_some(indexed)
+        (self.key.is_none() && indexed != *self).then(DeadLetterFilter::default)
     }
 
     fn set_above(&mut self, id: i64) {
-        self.above_id = Some(id);
+        self.above_id = self.above_id.max(Some(id));
     }
 
     async fn rows(
@@ -125,21 +122,21 @@ impl Listing<dyn OutboxView + '_> for DeadLetterFilter {
 }
 
 #[async_trait]
-impl Listing<dyn OutboxView + '_> for AuditFilter {
+impl PagedFilter<dyn OutboxView + '_> for AuditFilter {
     type Row = Numbered<AuditEntry>;
 
     fn id(entry: &Numbered<AuditEntry>) -> i64 {
         entry.id
     }
 
-    fn indexed_part(&self) -> Option<AuditFilter> {
+    fn searched(&self) -> Option<AuditFilter> {
         let changes = self.changes && self.tenant.is_some();
         let indexed = AuditFilter { tenant: self.tenant, changes, ..AuditFilter::default() };
-        (indexed != *self).then_some(indexed)
+        (indexed != *self).then(AuditFilter::default)
     }
 
     fn set_above(&mut self, id: i64) {
-        self.above_id = Some(id);
+        self.above_id = self.above_id.max(Some(id));
     }
 
     async fn rows(
@@ -156,22 +153,22 @@ impl Listing<dyn OutboxView + '_> for AuditFilter {
 pub(crate) struct Deliveries(pub(crate) EndpointKey, pub(crate) DeliveryFilter);
 
 #[async_trait]
-impl Listing<dyn OutboxView + '_> for Deliveries {
+impl PagedFilter<dyn OutboxView + '_> for Deliveries {
     type Row = WebhookDelivery;
 
     fn id(delivery: &WebhookDelivery) -> i64 {
         delivery.id
     }
 
-    fn indexed_part(&self) -> Option<Deliveries> {
+    fn searched(&self) -> Option<Deliveries> {
         let Deliveries(endpoint, filter) = self;
-        let has_index = |state: &DeliveryState| matches!(state, DeliveryState::Pending | DeliveryState::Dead);
-        let indexed = DeliveryFilter { state: filter.state.filter(has_index), ..DeliveryFilter::default() };
+        let state = filter.state.filter(|state| *state == DeliveryState::Dead);
+        let indexed = DeliveryFilter { state, ..DeliveryFilter::default() };
         (indexed != *filter).then_some(Deliveries(*endpoint, indexed))
     }
 
     fn set_above(&mut self, id: i64) {
-        self.1.above_id = Some(id);
+        self.1.above_id = self.1.above_id.max(Some(id));
     }
 
     async fn rows(

@@ -1,27 +1,27 @@
 //! Lists of operators, and which of their filters an index supports.
 
 use async_trait::async_trait;
-use handover_outbox::operations::Listing;
+use handover_outbox::operations::PagedFilter;
 use handover_outbox::ports::{Numbered, StoreError};
 use marketplace_domain::{GatewayReport, Payment, PaymentId};
 
 use crate::ports::{GatewayReportFilter, MarketView, PaymentFilter};
 
 #[async_trait]
-impl Listing<dyn MarketView + '_> for PaymentFilter {
+impl PagedFilter<dyn MarketView + '_> for PaymentFilter {
     type Row = Payment;
 
     fn id(payment: &Payment) -> i64 {
         payment.id.get()
     }
 
-    fn indexed_part(&self) -> Option<PaymentFilter> {
+    fn searched(&self) -> Option<PaymentFilter> {
         let indexed = PaymentFilter::default();
         (indexed != *self).then_some(indexed)
     }
 
     fn set_above(&mut self, id: i64) {
-        self.above = PaymentId::try_from(id).ok();
+        self.above = self.above.max(PaymentId::try_from(id).ok());
     }
 
     async fn rows(
@@ -36,21 +36,21 @@ impl Listing<dyn MarketView + '_> for PaymentFilter {
 }
 
 #[async_trait]
-impl Listing<dyn MarketView + '_> for GatewayReportFilter {
+impl PagedFilter<dyn MarketView + '_> for GatewayReportFilter {
     type Row = Numbered<GatewayReport>;
 
     fn id(report: &Numbered<GatewayReport>) -> i64 {
         report.id
     }
 
-    fn indexed_part(&self) -> Option<GatewayReportFilter> {
+    fn searched(&self) -> Option<GatewayReportFilter> {
         let GatewayReportFilter { tenant, state, .. } = *self;
         let indexed = GatewayReportFilter { tenant, state, ..GatewayReportFilter::default() };
         (indexed != *self).then_some(indexed)
     }
 
     fn set_above(&mut self, id: i64) {
-        self.above_id = Some(id);
+        self.above_id = self.above_id.max(Some(id));
     }
 
     async fn rows(
