@@ -57,7 +57,6 @@ pub(crate) fn sweeps(
         ("idx_refunds_failed", refunds::failed(dialect)),
         ("idx_refunds_tenant", refunds(Some(tenant), None)),
         ("idx_refunds_failed", refunds(None, Some(RefundStatus::Failed))),
-        ("idx_refunds_due", refunds(None, Some(RefundStatus::Processing))),
         ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),
         ("idx_gateway_reports_page", reports(Some(tenant), ReportState::Open)),
         ("idx_gateway_reports_state", reports(None, ReportState::Closed)),

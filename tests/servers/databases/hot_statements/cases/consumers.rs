@@ -1,7 +1,7 @@
 //! The consume log and the dead letters.
 
 use handover_contract::samples::{
-    BOOK_LENT, BOOK_RETURNED, aggregate, consumption, dead_letter, event, event_id, later, start,
+    BOOK_LENT, BOOK_RETURNED, aggregate, consumption, dead_letter, event, event_id, later, start, tenant,
 };
 use handover_events::{ConsumeStatus, TenantId};
 use handover_outbox::ports::Store as _;

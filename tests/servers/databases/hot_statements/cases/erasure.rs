@@ -1,6 +1,6 @@
 //! Erasure and retention.
 
-use handover_contract::samples::{event_id, later, start};
+use handover_contract::samples::{event_id, later, start, tenant};
 use handover_events::TenantId;
 use handover_outbox::ports::Store as _;
 use handover_outbox::ports::{AuditFilter, MaskedTexts};
