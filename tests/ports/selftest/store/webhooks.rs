@@ -104,6 +104,7 @@ faults! { broken_by(Fault) {
         "a_delivery_is_read_back_as_it_was_written",
         "every_part_of_a_filter_narrows_the_page_of_deliveries",
         "only_dead_deliveries_that_can_be_sent_are_sent_again",
+        "pending_deliveries_of_an_endpoint_are_found",
     ]
     resending_ignores_limit: ResendingIgnoresLimit breaks [
         "dead_deliveries_of_a_period_are_sent_again",

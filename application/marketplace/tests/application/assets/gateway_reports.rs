@@ -8,7 +8,6 @@ use marketplace::ReportedName;
 use marketplace::ports::GatewayReportFilter;
 use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
-use marketplace_contract::samples::payment;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator, refund_report};
@@ -212,11 +211,13 @@ async fn unreadable_body_is_recorded_once() {
 #[tokio::test(start_paused = true)]
 async fn list_of_payments_searches_limited_number_of_ids_per_page_if_status_is_rare() {
     let market = Market::new().await;
+    let (_, started) = started(&market).await;
     let mut unit = market.world.store.begin().await.unwrap();
-    for (id, status) in
-        [(1, PaymentStatus::Failed), (7, PaymentStatus::Success), (100_008, PaymentStatus::Success)]
-    {
-        unit.insert_payment(&Payment { status, ..payment(id, id) }).await.unwrap();
+    let old = [(7_001, PaymentStatus::Failed), (7_007, PaymentStatus::Success)];
+    for (id, status) in old.into_iter().chain([(107_008, PaymentStatus::Success)]) {
+        let of = OrderId::try_from(id).unwrap().into();
+        let payment = Payment { id: id.try_into().unwrap(), reference: None, of, status, ..started.clone() };
+        unit.insert_payment(&payment).await.unwrap();
     }
     unit.commit().await.unwrap();
     let list = async |status, before: Option<i64>| {
@@ -226,10 +227,11 @@ async fn list_of_payments_searches_limited_number_of_ids_per_page_if_status_is_r
         (page.items.iter().map(|payment| payment.id.get()).collect::<Vec<_>>(), page.next)
     };
     let failed = Some(PaymentStatus::Failed);
-    assert_eq!(list(failed, None).await, (vec![], Some(8)));
-    assert_eq!(list(failed, Some(8)).await, (vec![1], None));
-    assert_eq!(list(failed, Some(1)).await, (vec![], None));
-    assert_eq!(list(None, None).await, (vec![100_008, 7, 1], None));
+    let first = started.id.get();
+    assert_eq!(list(failed, None).await, (vec![], Some(7_008)));
+    assert_eq!(list(failed, Some(7_008)).await, (vec![7_001], None));
+    assert_eq!(list(failed, Some(first)).await, (vec![], None));
+    assert_eq!(list(None, None).await, (vec![107_008, 7_007, 7_001, first], None));
 }
 
 #[tokio::test(start_paused = true)]
