@@ -78,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
         let newest = log.consumed_page(&ConsumedFilter::default(), None, 1).await?;
         let rare = ConsumedFilter {
             consumer: Some("audit".to_owned()),
-            above_id: newest.first().map(|row| row.id - 100),
+            above_id: Some(newest.first().map_or(0, |row| row.id - 50)),
             ..ConsumedFilter::default()
         };
         log.consumed_page(&rare, None, 100).await
@@ -132,7 +132,7 @@ pub(super) const CASES: &[Case] = &[
         let discarded = DeadLetterFilter {
             queue: Some("a.queue".to_owned()),
             status: Some(DeadLetterStatus::Discarded),
-            above_id: newest.first().map(|row| row.id - 100),
+            above_id: Some(newest.first().map_or(0, |row| row.id - 50)),
             to: Some(start()),
             ..DeadLetterFilter::default()
         };

@@ -42,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
         let newest = audit_log.audit_page(&AuditFilter::default(), None, 1).await?;
         let old = AuditFilter {
             to: Some(start()),
-            above_id: newest.first().map(|row| row.id - 100),
+            above_id: Some(newest.first().map_or(0, |row| row.id - 50)),
             ..AuditFilter::default()
         };
         let changes = AuditFilter { changes: true, tenant: Some(TenantId::DEFAULT), ..old.clone() };

@@ -167,7 +167,7 @@ pub(super) const CASES: &[Case] = &[
         let newest = rows.outbox_page(&OutboxFilter::default(), None, 1).await?;
         let rare = OutboxFilter {
             event_type: Some("BOOK_LOST".to_owned()),
-            above_id: newest.first().map(|row| row.id - 100),
+            above_id: Some(newest.first().map_or(0, |row| row.id - 50)),
             ..OutboxFilter::default()
         };
         rows.outbox_page(&rare, None, 100).await

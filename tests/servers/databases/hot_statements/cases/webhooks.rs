@@ -79,7 +79,7 @@ pub(super) const CASES: &[Case] = &[
             let newest = deliveries.webhook_deliveries_page(endpoint_key(1), &all, None, 1).await?;
             let cancelled = DeliveryFilter {
                 state: Some(DeliveryState::Cancelled),
-                above_id: newest.first().map(|delivery| delivery.id - 100),
+                above_id: Some(newest.first().map_or(0, |delivery| delivery.id - 50)),
                 ..all
             };
             let pending = DeliveryFilter { state: Some(DeliveryState::Pending), ..cancelled.clone() };
