@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use handover_events::ConsumeStatus;
 
-use super::id_window::{PagedFilter, is_indexed};
+use super::id_window::{PagedFilter, is_indexed, raise};
 use crate::ports::{
     ArchivedEvent, AuditEntry, AuditFilter, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter,
-    DeliveryFilter, DeliveryState, EndpointKey, Numbered, OutboxFilter, OutboxRow, OutboxView, StoreError,
-    WebhookDelivery,
+    DeadLetterStatus, DeliveryFilter, DeliveryState, EndpointKey, Numbered, OutboxFilter, OutboxRow,
+    OutboxView, StoreError, WebhookDelivery,
 };
 
 #[async_trait]
@@ -22,8 +22,8 @@ impl PagedFilter<dyn OutboxView + '_> for OutboxFilter {
         (!is_indexed(self)).then(OutboxFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.above_id = self.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        raise(&mut self.above_id, id)
     }
 
     async fn rows(
@@ -52,8 +52,8 @@ impl PagedFilter<dyn OutboxView + '_> for Archived {
         (!is_indexed).then(|| Archived(OutboxFilter::default()))
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.0.above_id = self.0.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        raise(&mut self.0.above_id, id)
     }
 
     async fn rows(
@@ -79,8 +79,8 @@ impl PagedFilter<dyn OutboxView + '_> for ConsumedFilter {
         (self.event_id.is_none() && !is_open).then(ConsumedFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.above_id = self.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        raise(&mut self.above_id, id)
     }
 
     async fn rows(
@@ -102,13 +102,14 @@ impl PagedFilter<dyn OutboxView + '_> for DeadLetterFilter {
     }
 
     fn searched(&self) -> Option<DeadLetterFilter> {
-        let status = self.status.filter(|status| status.is_undecided() && self.tenant.is_some());
-        let indexed = DeadLetterFilter { tenant: self.tenant, status, ..DeadLetterFilter::default() };
-        (self.key.is_none() && indexed != *self).then(DeadLetterFilter::default)
+        let is_undecided = self.status.is_some_and(DeadLetterStatus::is_undecided);
+        let of_tenant = DeadLetterFilter { tenant: self.tenant, ..DeadLetterFilter::default() };
+        let has_index = self.key.is_some() || is_undecided || of_tenant == *self;
+        (!has_index).then(DeadLetterFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.above_id = self.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        raise(&mut self.above_id, id)
     }
 
     async fn rows(
@@ -135,8 +136,8 @@ impl PagedFilter<dyn OutboxView + '_> for AuditFilter {
         (indexed != *self).then(AuditFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.above_id = self.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        raise(&mut self.above_id, id)
     }
 
     async fn rows(
@@ -167,8 +168,8 @@ impl PagedFilter<dyn OutboxView + '_> for Deliveries {
         (indexed != *filter).then_some(Deliveries(*endpoint, indexed))
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.1.above_id = self.1.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        raise(&mut self.1.above_id, id)
     }
 
     async fn rows(

@@ -120,10 +120,14 @@ async fn list_searches_limited_number_of_dead_letters_per_page_if_those_of_a_tim
         operations::dead_letters(&library.outbox, &operator(), filter, cursor, 10).await.unwrap()
     };
     let to = Some(now - TimeDelta::days(1));
-    for status in [None, Some(DeadLetterStatus::Open)] {
-        let old = DeadLetterFilter { status, to, ..DeadLetterFilter::default() };
-        assert_eq!(rows_per_page(async |cursor| list(old.clone(), cursor).await).await, [0, 2]);
-    }
+    let old = DeadLetterFilter { to, ..DeadLetterFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(old.clone(), cursor).await).await, [0, 2]);
+    // A limit of the caller is kept, and the search ends there.
+    let above = DeadLetterFilter { above_id: Some(MANY - 5), ..old.clone() };
+    assert_eq!(rows_per_page(async |cursor| list(above.clone(), cursor).await).await, [0]);
+    // An index serves the filter for undecided ones, so all ids of the table are searched for one page.
+    let open = DeadLetterFilter { status: Some(DeadLetterStatus::Open), ..old };
+    assert_eq!(rows_per_page(async |cursor| list(open.clone(), cursor).await).await, [2]);
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(discarded.clone(), cursor).await).await, [0, 0]);

@@ -116,7 +116,7 @@ pub(super) fn page(
             let select = format!("{select} {}", dialect.index("idx_outbox_archived"));
             Page::below(&select, "id + 0", before).with("aggregate_type = ?", Some(kind))
         }
-        (_, kind) => Page::below(&select, "id", before)
+        (_, kind) => Page::below(&format!("{select} {}", dialect.primary_key()), "id", before)
             .with(&format!("{} = ?", dialect.unindexed("aggregate_type")), kind.as_ref()),
     };
     let page = match filter.aggregate_id.as_ref().map(|id| is_aggregate_id("", id)) {

@@ -36,14 +36,14 @@ pub(super) fn page(
     let select = format!("SELECT id, {} FROM outbox_audit_log", AuditTable::COLUMNS);
     let page = match filter.tenant.map(TenantId::get).filter(|_| filter.above_id.is_none()) {
         Some(tenant) if filter.changes => {
-            let columns = [("tenant_id", tenant), ("is_change", 1)];
-            Page::below_in(dialect, &select, ("idx_outbox_audit_changes", &columns), before)
+            let columns = [("tenant_id", tenant.into()), ("is_change", 1_i64.into())];
+            Page::below_in(dialect, &select, "idx_outbox_audit_changes", &columns, before)
         }
         Some(tenant) => {
-            let columns = [("tenant_id", tenant)];
-            Page::below_in(dialect, &select, ("idx_outbox_audit_tenant", &columns), before)
+            let columns = [("tenant_id", tenant.into())];
+            Page::below_in(dialect, &select, "idx_outbox_audit_tenant", &columns, before)
         }
-        // In a range of ids, COALESCE excludes all indexes: they would find rows outside of the range and sort them.
+        // In a range of ids, COALESCE excludes all other indexes: they would find rows outside of the range and sort them.
         None => Page::below(&select, "id", before)
             .with("id > ?", filter.above_id)
             .with("COALESCE(tenant_id, 0) = ?", filter.tenant.map(TenantId::get))

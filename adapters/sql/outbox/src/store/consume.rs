@@ -144,7 +144,9 @@ pub(super) fn page(
     // other pages are read in id order.
     let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
     let is = |column| format!("{} = ?", dialect.unindexed(column));
-    let page = Page::below(&select(), id, before)
+    // In a range of ids another index would find records outside of the range.
+    let by_id = if filter.above_id.is_some() { dialect.primary_key() } else { "" };
+    let page = Page::below(&format!("{} {by_id}", select()), id, before)
         .with(&format!("{id} > ?"), filter.above_id)
         .with(&is("tenant_id"), filter.tenant.map(TenantId::get))
         .with("event_id = ?", filter.event_id.as_ref())

@@ -49,16 +49,24 @@ pub(super) fn page(
     before: Option<i64>,
     limit: u32,
 ) -> (String, Vec<Value>) {
-    let in_index = filter.tenant.filter(|_| filter.key.is_none() && filter.above_id.is_none());
-    let page = match in_index.map(TenantId::get) {
-        Some(tenant) => {
-            let name =
-                if is_undecided(filter) { "idx_dead_letters_undecided" } else { "idx_dead_letters_tenant" };
-            Page::below_in(dialect, &select(), (name, &[("tenant_id", tenant)]), before)
+    let is_found_by_index = filter.key.is_none() && filter.above_id.is_none();
+    let page = match (filter.tenant.filter(|_| is_found_by_index), is_undecided(filter)) {
+        (Some(tenant), is_undecided) => {
+            let index = if is_undecided { "idx_dead_letters_undecided" } else { "idx_dead_letters_tenant" };
+            let columns = [("tenant_id", tenant.get().into())];
+            Page::below_in(dialect, &select(), index, &columns, before)
         }
-        // The few dead letters with one key are found by the key and then sorted: `id + 0` prevents a scan in id order.
-        None if filter.key.is_some() => of_tenant(Page::below(&select(), "id + 0", before), filter),
-        None => of_tenant(Page::below(&select(), "id", before), filter),
+        // Few dead letters have one key, or are undecided. They are found by an index in another order and then sorted: `id + 0`
+        // prevents a scan in id order.
+        (None, _) if filter.key.is_some() => {
+            let select = format!("{} {}", select(), dialect.index("idx_dead_letters_key"));
+            of_tenant(Page::below(&select, "id + 0", before), filter)
+        }
+        (None, true) if is_found_by_index => {
+            let select = format!("{} {}", select(), dialect.index("idx_dead_letters_undecided"));
+            Page::below(&select, "id + 0", before)
+        }
+        (None, _) => of_tenant(Page::below(&select(), "id", before), filter),
     };
     filtered(page, filter).limit(limit)
 }
@@ -70,13 +78,16 @@ fn oldest(
     after: Option<i64>,
     limit: u32,
 ) -> (String, Vec<Value>) {
-    // The undecided dead letters of all tenants are found by an index in another order and then sorted: `id + 0` prevents a
-    // scan in id order, which would read those that were decided long ago.
-    let is_undecided = is_undecided(filter);
-    let id = if is_undecided && filter.tenant.is_none() { "id + 0" } else { "id" };
-    let index = if is_undecided { dialect.index("idx_dead_letters_undecided") } else { String::new() };
-    let page = of_tenant(Page::above(&format!("{} {index}", select()), id, after), filter);
-    filtered(page, filter).limit(limit)
+    let after = after.max(filter.above_id);
+    let filter = &DeadLetterFilter { above_id: None, ..filter.clone() };
+    // The undecided dead letters are found by their index and then sorted: `id + 0` prevents a scan in id order, which would read
+    // those that were decided long ago.
+    let (id, index) = match is_undecided(filter) {
+        true => ("id + 0", dialect.index("idx_dead_letters_undecided")),
+        false => ("id", String::new()),
+    };
+    let page = Page::above(&format!("{} {index}", select()), id, after);
+    filtered(of_tenant(page, filter), filter).limit(limit)
 }
 
 fn is_undecided(filter: &DeadLetterFilter) -> bool {

@@ -2,7 +2,7 @@
 
 use handover_outbox::ports::StoreError;
 
-use crate::dialect::{Dialect, placeholders};
+use crate::dialect::Dialect;
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -11,7 +11,7 @@ use crate::value::{Value, values};
 pub(super) struct Page {
     sql: String,
     values: Vec<Value>,
-    /// What the rows are ordered by.
+    /// Columns of `ORDER BY`, without the direction of the last one.
     keys: String,
     order: &'static str,
 }
@@ -23,33 +23,32 @@ impl Page {
         Page { sql, values: values![before.unwrap_or(i64::MAX)], keys: id.to_owned(), order: "DESC" }
     }
 
-    /// Rows that have these values, with ids below `before`, greatest first. `index` is on these columns and the id.
+    /// Rows that have these values in the columns of an index that ends with the id, with ids below `before`, greatest first.
     pub(super) fn below_in(
         dialect: &dyn Dialect,
         select: &str,
-        (index, columns): (&str, &[(&str, i64)]),
+        index: &str,
+        columns: &[(&str, Value)],
         before: Option<i64>,
     ) -> Page {
         let hint = dialect.index(index);
-        if !hint.is_empty() {
-            let page = Page::below(&format!("{select} {hint}"), "id", before);
-            return columns
+        let equal = |page: Page, columns: &[(&str, Value)]| {
+            columns
                 .iter()
-                .fold(page, |page, (column, value)| page.and(&format!("{column} = ?"), [(*value).into()]));
-        }
+                .fold(page, |page, (column, value)| page.and(&format!("{column} = ?"), [value.clone()]))
+        };
+        let Some(((last, value), others)) = columns.split_last().filter(|_| hint.is_empty()) else {
+            return equal(Page::below(&format!("{select} {hint}"), "id", before), columns);
+        };
         // PostgreSQL has no hints. With `column = ? ORDER BY id`, it may read the whole table in the order of the primary key.
-        // Only the index has this order.
-        let names: Vec<&str> = columns.iter().map(|(column, _)| *column).chain(["id"]).collect();
-        let least: Vec<String> = columns.iter().map(|(column, _)| format!(" AND {column} >= ?")).collect();
-        let sql = format!(
-            "{select} WHERE ({}) < ({}){}",
-            names.join(", "),
-            placeholders(names.len()),
-            least.concat()
-        );
-        let of = || columns.iter().map(|(_, value)| Value::from(*value));
-        let values = of().chain([before.unwrap_or(i64::MAX).into()]).chain(of()).collect();
-        Page { sql, values, keys: names.join(" DESC, "), order: "DESC" }
+        // Only the index has this order. The last column ends the scan only if the others have one value.
+        let page = Page {
+            sql: format!("{select} WHERE ({last}, id) < (?, ?) AND {last} >= ?"),
+            values: vec![value.clone(), before.unwrap_or(i64::MAX).into(), value.clone()],
+            keys: format!("{last} DESC, id"),
+            order: "DESC",
+        };
+        equal(page, others)
     }
 
     /// Rows with ids above `after`, smallest first.

@@ -26,7 +26,7 @@ use super::outbox::{Access, filtered};
 use super::outbox_ahead::{extent, rows_ahead};
 use super::outbox_due::in_order_of_ids;
 use super::page::{NewestIds, Page, greatest_id};
-use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
+use super::{SqlStore, archive, audit, consume, dead_letters, outbox_operations};
 use crate::engine::sqlite::SqliteOptions;
 use crate::session::Session;
 use crate::value::Value;
@@ -125,8 +125,15 @@ async fn operator_queries_use_an_index() {
         DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
     let in_range = "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
     let of_tenant = DeadLetterFilter { tenant, ..Default::default() };
-    let open_of_all_tenants =
-        DeadLetterFilter { tenant: None, above_id: Some(1), ..open_dead_letters.clone() };
+    let open_of_all_tenants = DeadLetterFilter { tenant: None, ..open_dead_letters.clone() };
+    let of_consumer =
+        ConsumedFilter { consumer: Some("c".to_owned()), above_id: Some(1), ..ConsumedFilter::default() };
+    let of_books = OutboxFilter {
+        tenant,
+        aggregate_type: Some("Book".to_owned()),
+        above_id: Some(1),
+        ..OutboxFilter::default()
+    };
     let changes_of_all_tenants = AuditFilter { changes: true, above_id: Some(1), ..AuditFilter::default() };
     let discarded = DeadLetterFilter {
         tenant,
@@ -203,7 +210,21 @@ async fn operator_queries_use_an_index() {
             dead_letters::page(dialect, &of_tenant, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_tenant",
         ),
-        (dead_letters::page(dialect, &open_of_all_tenants, None, 100), in_range),
+        (
+            dead_letters::page(dialect, &open_of_all_tenants, None, 100),
+            "SCAN dead_letters USING INDEX idx_dead_letters_undecided",
+        ),
+        (
+            dead_letters::page(
+                dialect,
+                &DeadLetterFilter { key: Some("a".to_owned()), ..of_tenant.clone() },
+                None,
+                9,
+            ),
+            "SEARCH dead_letters USING INDEX idx_dead_letters_key",
+        ),
+        (consume::page(dialect, &of_consumer, None, 100), in_range),
+        (archive::page(dialect, &of_books, None, 100), in_range),
         (dead_letters::page(dialect, &discarded, None, 100), in_range),
         (
             dead_letters::page(dialect, &DeadLetterFilter { tenant: None, ..discarded.clone() }, None, 100),

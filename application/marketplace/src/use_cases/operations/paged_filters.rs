@@ -20,8 +20,12 @@ impl PagedFilter<dyn MarketView + '_> for PaymentFilter {
         (indexed != *self).then_some(indexed)
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.above = self.above.max(PaymentId::try_from(id).ok());
+    fn set_above(&mut self, id: i64) -> bool {
+        let is_raised = self.above.is_none_or(|above| above.get() < id);
+        if is_raised {
+            self.above = PaymentId::try_from(id).ok();
+        }
+        is_raised
     }
 
     async fn rows(
@@ -49,8 +53,12 @@ impl PagedFilter<dyn MarketView + '_> for GatewayReportFilter {
         (indexed != *self).then_some(indexed)
     }
 
-    fn set_above(&mut self, id: i64) {
-        self.above_id = self.above_id.max(Some(id));
+    fn set_above(&mut self, id: i64) -> bool {
+        let is_raised = self.above_id.is_none_or(|above| above < id);
+        if is_raised {
+            self.above_id = Some(id);
+        }
+        is_raised
     }
 
     async fn rows(

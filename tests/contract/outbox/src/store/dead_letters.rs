@@ -216,6 +216,13 @@ pub async fn dead_letters_after_a_cursor_are_ordered_first_parked_first(rig: &dy
         }
         assert_eq!(seen, expected, "{filter:?}");
     }
+    for status in [None, Some(DeadLetterStatus::Open)] {
+        let all = DeadLetterFilter { status, ..DeadLetterFilter::default() };
+        let first = view(rig).await.outbox_view().dead_letters_after(&all, None, 1).await.unwrap().remove(0);
+        let above = DeadLetterFilter { above_id: Some(first.id), ..all };
+        let next = view(rig).await.outbox_view().dead_letters_after(&above, None, 1).await.unwrap().remove(0);
+        assert_eq!(next.effect.key, if status.is_some() { "c" } else { "b" }, "only ids above the bound");
+    }
 }
 
 /// Each field of a filter narrows the page; several fields are combined with AND.

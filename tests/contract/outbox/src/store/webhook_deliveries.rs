@@ -166,7 +166,7 @@ pub async fn pages_of_deliveries_are_ordered_by_descending_id(rig: &dyn StoreRig
     assert_eq!(page(rig, &all, Some(only(rig, "a").await.id), 3).await, [""; 0]);
 }
 
-/// Whether a delivery is pending is said of one endpoint, and of one content of the body.
+/// Pending deliveries are those of one endpoint and, if it is given, with one content of the body.
 pub async fn pending_deliveries_of_an_endpoint_are_found(rig: &dyn StoreRig) {
     add(rig, &[endpoint(1), endpoint(2)]).await;
     let has_pending = async |number: u32, form| {
