@@ -64,14 +64,6 @@ pub(super) const CASES: &[Case] = &[
         view.outbox_view().webhook_deliveries_page(endpoint_key(1), &dead, None, 100).await
     }),
     view!(
-        "a page of the deliveries of an endpoint without any",
-        ["idx_webhook_deliveries_endpoint"],
-        |view| async {
-            let all = DeliveryFilter::default();
-            view.outbox_view().webhook_deliveries_page(endpoint_key(9), &all, None, 100).await
-        }
-    ),
-    view!(
         "a pending delivery",
         ["idx_webhook_deliveries_order", "idx_webhook_deliveries_due"],
         |view| async {

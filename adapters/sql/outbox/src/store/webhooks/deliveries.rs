@@ -7,7 +7,7 @@ use handover_outbox::ports::{
 };
 
 use super::super::page::Page;
-use super::tables::{DeliveryTable, EndpointTable, endpoint_id, id_value, key_values};
+use super::tables::{DeliveryTable, EndpointTable, endpoint_id, key_values};
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
@@ -54,18 +54,12 @@ pub(super) fn page(
             (of_state, "state".to_owned())
         }
     };
-    let select = format!("SELECT {} FROM webhook_deliveries", DeliveryTable::COLUMNS);
-    let of_endpoint =
-        || Page::below(&format!("{select} {index}"), "id", before).and(OF_ENDPOINT, key_values(endpoint));
+    let select = format!("SELECT {} FROM webhook_deliveries {index}", DeliveryTable::COLUMNS);
+    let page = Page::below(&select, "id", before).and(OF_ENDPOINT, key_values(endpoint));
     let page = match filter.state {
         // A literal, because only a literal matches the predicate of a partial index.
-        Some(value) => of_endpoint().and(&format!("{state} = '{}'", value.as_str()), []),
-        None if filter.above_id.is_some() => of_endpoint(),
-        None => {
-            let columns = [("endpoint_id", id_value(endpoint.id))];
-            Page::below_in(dialect, &select, "idx_webhook_deliveries_endpoint", &columns, before)
-                .and("tenant_id = ?", [endpoint.tenant.get().into()])
-        }
+        Some(value) => page.and(&format!("{state} = '{}'", value.as_str()), []),
+        None => page,
     };
     page.with("id > ?", filter.above_id)
         .with("event_type = ?", filter.event_type.as_ref())
