@@ -47,6 +47,11 @@ pub async fn blocked(
     Ok(page)
 }
 
+/// Whether no row of the list matches its filter. An empty page before a next one says nothing about the rows that are left.
+fn is_without_match<T>(page: &Page<T>, before: Option<i64>) -> bool {
+    before.is_none() && page.items.is_empty() && page.next.is_none()
+}
+
 /// A dead letter with its event, if it is an event of this outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParkedDeadLetter {
@@ -93,7 +98,7 @@ pub async fn dead_letters(
     ];
     let read = Action::read_personal_data("dead-letters.list", operator, selection);
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
-    if before.is_none() && page.items.is_empty() {
+    if is_without_match(&page, before) {
         let DeadLetterFilter { event_type, queue, .. } = &filter;
         let names = FilterNames {
             event_type: event_type.as_deref(),
@@ -129,7 +134,7 @@ pub async fn consumptions(
     ];
     let read = Action::read("consumptions.list", selection);
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
-    if before.is_none() && page.items.is_empty() {
+    if is_without_match(&page, before) {
         FilterNames { consumer: filter.consumer.as_deref(), ..FilterNames::default() }
             .require_known(outbox)?;
     }
@@ -180,7 +185,7 @@ pub async fn outbox(
     let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Json::from))]);
     read.selection.extend(filter_fields(&filter));
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
-    if before.is_none() && page.items.is_empty() {
+    if is_without_match(&page, before) {
         FilterNames::of_events(&filter).require_known(outbox)?;
     }
     Ok(page)
@@ -204,7 +209,7 @@ pub async fn archived_events(
     let mut read = Action::read("outbox.list", selection);
     read.selection.extend(filter_fields(&filter));
     read.record(&outbox.tx, operator, filter.tenant, count(page.items.len())).await?;
-    if before.is_none() && page.items.is_empty() {
+    if is_without_match(&page, before) {
         FilterNames::of_events(&filter).require_known(outbox)?;
     }
     Ok(page)

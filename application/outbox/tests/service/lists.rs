@@ -9,6 +9,7 @@ use handover_outbox::operations::{
 };
 use handover_outbox::ports::*;
 
+use crate::lent;
 use crate::library::Library;
 use crate::versions::confirmed;
 
@@ -41,7 +42,8 @@ pub(crate) async fn rows_per_page<T>(mut page: impl AsyncFnMut(Option<i64>) -> P
 
 #[tokio::test(start_paused = true)]
 async fn list_searches_limited_number_of_rows_per_page_if_event_type_is_rare() {
-    let library = Library::sending([]);
+    // Only rows have the name of the rare type; an empty page before a next one is no reason to refuse it.
+    let library = Library::sending([lent()]);
     let events = (1..=MANY).map(|n| {
         let event_type = if n <= 2 { "BOOK_LOST" } else { "BOOK_LENT" };
         library.event(&format!("e-{n}"), event_type, n, 1, "{}")
