@@ -106,7 +106,8 @@ impl PaymentQueries for MarketUnit {
                 let below = below.skip_while(move |(id, _)| before.is_some_and(|before| **id >= before));
                 below.map(|(id, payment)| (Reverse(*id), payment))
             });
-            let above = newest_first.filter(|payment| filter.above.is_none_or(|above| payment.id > above));
+            let is_above = |payment: &&Payment| filter.above_id.is_none_or(|above| payment.id.get() > above);
+            let above = newest_first.filter(is_above);
             let matching = above.filter(|payment| {
                 filter.tenant.is_none_or(|tenant| payment.tenant == tenant)
                     && filter.status.is_none_or(|status| payment.status == status)

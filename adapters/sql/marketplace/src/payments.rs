@@ -50,9 +50,9 @@ pub(crate) fn by_reference(reference: Reference) -> (String, Vec<Value>) {
 
 /// One page of payments.
 pub(crate) fn page(filter: PaymentFilter, before: Option<PaymentId>, most: u32) -> (String, Vec<Value>) {
-    let PaymentFilter { tenant, status, above } = filter;
+    let PaymentFilter { tenant, status, above_id } = filter;
     let mut sql = format!("SELECT {COLUMNS} FROM payments WHERE id < ? AND id > ?");
-    let mut values = values![before.map_or(i64::MAX, PaymentId::get), above.map_or(0, PaymentId::get)];
+    let mut values = values![before.map_or(i64::MAX, PaymentId::get), above_id.unwrap_or(0)];
     if let Some(tenant) = tenant {
         // The page is read in the order of the primary key; an index on the tenant would have to be sorted.
         sql.push_str(" AND tenant_id + 0 = ?");

@@ -12,7 +12,7 @@ pub struct PaymentFilter {
     /// Only payments with this status.
     pub status: Option<PaymentStatus>,
     /// Only payments with an id above this one: bounds the rows that are read, because no index supports the status.
-    pub above: Option<PaymentId>,
+    pub above_id: Option<i64>,
 }
 
 /// Reads payments.

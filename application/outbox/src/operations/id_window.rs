@@ -53,8 +53,8 @@ pub trait PagedFilter<V: ?Sized>: Sized + Send + Sync {
     /// a filter that an index serves, and that MUST match every row of this one.
     fn searched(&self) -> Option<Self>;
 
-    /// Limits the filter to ids above this one. False if it has a greater limit, which MUST stay.
-    fn set_above(&mut self, id: i64) -> bool;
+    /// The id above which rows match; `None`: any.
+    fn above_id(&mut self) -> &mut Option<i64>;
 
     /// At most `limit` matching rows with an id below `before`, greatest id first.
     ///
@@ -82,7 +82,11 @@ pub async fn page_of<V: ?Sized + Send, F: PagedFilter<V>>(
     let newest = searched.rows(view, before, 1).await?;
     let Some(newest) = newest.first() else { return Ok(Page { items: Vec::new(), next: None }) };
     let above = F::id(newest).saturating_sub(MAX_IDS);
-    let is_limited = filter.set_above(above);
+    let lowest = filter.above_id();
+    let is_limited = lowest.is_none_or(|lowest| lowest < above);
+    if is_limited {
+        *lowest = Some(above);
+    }
     let rows = filter.rows(view, before, limit.saturating_add(1)).await?;
     let mut page = Page::cut(rows, limit, F::id);
     if page.next.is_none() && is_limited {
@@ -90,13 +94,4 @@ pub async fn page_of<V: ?Sized + Send, F: PagedFilter<V>>(
         page.next = older.first().map(|row| F::id(row).saturating_add(1));
     }
     Ok(page)
-}
-
-/// Raises the limit of a filter to this id. False if it is greater.
-pub(crate) fn raise(limit: &mut Option<i64>, id: i64) -> bool {
-    let is_raised = limit.is_none_or(|limit| limit < id);
-    if is_raised {
-        *limit = Some(id);
-    }
-    is_raised
 }

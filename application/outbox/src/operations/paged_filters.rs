@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use handover_events::ConsumeStatus;
 
-use super::id_window::{PagedFilter, is_indexed, raise};
+use super::id_window::{PagedFilter, is_indexed};
 use crate::ports::{
     ArchivedEvent, AuditEntry, AuditFilter, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter,
     DeadLetterStatus, DeliveryFilter, DeliveryState, EndpointKey, Numbered, OutboxFilter, OutboxRow,
@@ -22,8 +22,8 @@ impl PagedFilter<dyn OutboxView + '_> for OutboxFilter {
         (!is_indexed(self)).then(OutboxFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        raise(&mut self.above_id, id)
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.above_id
     }
 
     async fn rows(
@@ -52,8 +52,8 @@ impl PagedFilter<dyn OutboxView + '_> for Archived {
         (!is_indexed).then(|| Archived(OutboxFilter::default()))
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        raise(&mut self.0.above_id, id)
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.0.above_id
     }
 
     async fn rows(
@@ -79,8 +79,8 @@ impl PagedFilter<dyn OutboxView + '_> for ConsumedFilter {
         (self.event_id.is_none() && !is_open).then(ConsumedFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        raise(&mut self.above_id, id)
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.above_id
     }
 
     async fn rows(
@@ -108,8 +108,8 @@ impl PagedFilter<dyn OutboxView + '_> for DeadLetterFilter {
         (!has_index).then(DeadLetterFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        raise(&mut self.above_id, id)
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.above_id
     }
 
     async fn rows(
@@ -136,8 +136,8 @@ impl PagedFilter<dyn OutboxView + '_> for AuditFilter {
         (indexed != *self).then(AuditFilter::default)
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        raise(&mut self.above_id, id)
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.above_id
     }
 
     async fn rows(
@@ -168,8 +168,8 @@ impl PagedFilter<dyn OutboxView + '_> for Deliveries {
         (indexed != *filter).then_some(Deliveries(*endpoint, indexed))
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        raise(&mut self.1.above_id, id)
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.1.above_id
     }
 
     async fn rows(

@@ -20,12 +20,8 @@ impl PagedFilter<dyn MarketView + '_> for PaymentFilter {
         (indexed != *self).then_some(indexed)
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        let is_raised = self.above.is_none_or(|above| above.get() < id);
-        if is_raised {
-            self.above = PaymentId::try_from(id).ok();
-        }
-        is_raised
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.above_id
     }
 
     async fn rows(
@@ -53,12 +49,8 @@ impl PagedFilter<dyn MarketView + '_> for GatewayReportFilter {
         (indexed != *self).then_some(indexed)
     }
 
-    fn set_above(&mut self, id: i64) -> bool {
-        let is_raised = self.above_id.is_none_or(|above| above < id);
-        if is_raised {
-            self.above_id = Some(id);
-        }
-        is_raised
+    fn above_id(&mut self) -> &mut Option<i64> {
+        &mut self.above_id
     }
 
     async fn rows(

@@ -46,7 +46,7 @@ impl Operations {
         let tenant = visible_tenant(&operator, query.tenant)?;
         let ListPayments { status, before, limit, .. } = query;
         let mut view = self.tx.view().await?;
-        let filter = PaymentFilter { tenant, status, above: None };
+        let filter = PaymentFilter { tenant, status, above_id: None };
         let page = page_of(view.as_mut(), filter, before.map(PaymentId::get), limit).await?;
         drop(view);
         let selection = [

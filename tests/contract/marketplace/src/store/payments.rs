@@ -254,7 +254,7 @@ pub async fn payment_pages_filter_by_tenant_status_and_bound(rig: &dyn MarketRig
     }
     let of_tenant = |id| PaymentFilter { tenant: Some(tenant(id)), ..PaymentFilter::default() };
     let failed = |filter| PaymentFilter { status: Some(PaymentStatus::Failed), ..filter };
-    let above = |id, filter| PaymentFilter { above: Some(payment_id(id)), ..filter };
+    let above = |id, filter| PaymentFilter { above_id: Some(id), ..filter };
     let all = PaymentFilter::default();
     let expected: [(PaymentFilter, &[i64]); 7] = [
         (all, &[6, 5, 4, 3, 2, 1]),

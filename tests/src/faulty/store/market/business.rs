@@ -138,7 +138,7 @@ impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<U> {
         limit: u32,
     ) -> Result<Vec<Payment>, StoreError> {
         let ignores_bound = self.has(Fault::PaymentPagesIgnoreBound);
-        let filter = if ignores_bound { PaymentFilter { above: None, ..filter } } else { filter };
+        let filter = if ignores_bound { PaymentFilter { above_id: None, ..filter } } else { filter };
         let before = self.first_below(before.map(PaymentId::get));
         let before = before.and_then(|id| PaymentId::try_from(id).ok());
         self.inner().payments_page(filter, before, limit).await
