@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
 use crate::consumers::{
@@ -169,14 +170,17 @@ pub fn keep_running<F>(tx: &Transactor, name: &str, start: impl Fn() -> F + Send
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let tasks = tx.tasks().clone();
-    let clock = Arc::clone(tx.clock());
-    let name = name.to_owned();
-    let supervisor = async move {
-        while let Err(panic) = tasks.spawn(start()).await {
-            error!(code = "task.panicked", %panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");
-            clock.sleep(AFTER_PANIC).await;
-        }
-    };
-    drop(tx.spawn(supervisor));
+    let (supervised, name) = (tx.clone(), name.to_owned());
+    drop(tx.spawn(async move { restarting(&supervised, &name, start).await }));
+}
+
+/// Runs a loop as a task of its own until it ends, or until this future is dropped. A loop that panics is logged and restarted.
+pub(crate) async fn restarting<F>(tx: &Transactor, name: &str, start: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    while let Err(panic) = AbortOnDropHandle::new(tx.spawn(start())).await {
+        error!(code = "task.panicked", %panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");
+        tx.clock().sleep(AFTER_PANIC).await;
+    }
 }

@@ -28,6 +28,7 @@ use crate::message::{REQUEST_ID, TRACEPARENT};
 use crate::metrics::DELIVERIES;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, OutboxRow, Requeue, StoreError, Subscription};
+use crate::runtime::restarting;
 use crate::settings::ConsumerSettings;
 use crate::spans::failed;
 use crate::transaction::with_tx;
@@ -52,7 +53,13 @@ impl Consumer {
     /// Consumes until the process stops; then settles the deliveries in progress and returns the others to the queue.
     pub async fn run(self) {
         let Some(processor) = self.processor().await else { return };
-        let sweeper = self.outbox.spawn(sweep::run(processor.clone()));
+        let name = format!("{}, sweep", processor.name());
+        let sweeping = restarting(&self.outbox.tx, &name, || sweep::run(processor.clone()));
+        tokio::join!(sweeping, self.receive(&processor));
+    }
+
+    /// Subscribes again whenever a subscription ends, until the process stops.
+    async fn receive(&self, processor: &EventProcessor) {
         let stopping = self.outbox.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
@@ -88,7 +95,6 @@ impl Consumer {
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
-        let _ = sweeper.await;
     }
 
     /// Creates the processor with the start position of this consumer. After an error it retries until the process
@@ -187,7 +193,12 @@ impl Worker {
         for parsed in deliveries {
             let Some(key) = self.lanes.push(parsed) else { continue };
             let worker = self.clone();
-            let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
+            let lane = self.tasks.track_future(async move {
+                // A lane that panics ends the subscription: nobody else would take its deliveries.
+                let end = worker.closing.clone().drop_guard();
+                worker.drain_lane(key).await;
+                end.disarm();
+            });
             drop(self.processor.outbox.spawn(lane));
         }
     }

@@ -1,10 +1,13 @@
 //! Reads the unsettled events of one consumer, applies them in units of work, and records the results.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::FutureExt as _;
 use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind};
 
 use tracing::Span;
@@ -217,7 +220,8 @@ impl EventProcessor {
         Ok(applied)
     }
 
-    /// Calls the external handler with an event, within the time limit of an attempt.
+    /// Calls the external handler with an event, within the time limit of an attempt. A panic of the handler is a failed attempt,
+    /// as in a unit of work: otherwise it would end the task of the sweep, or of a lane.
     pub(super) async fn call(
         &self,
         handler: &dyn ExternalHandler,
@@ -226,7 +230,9 @@ impl EventProcessor {
         let started_at = self.outbox.now();
         let published = self.published.get(&step.event.event_id).cloned();
         let event = Event { attempt: attempts_after(step), published, ..Event::of(&step.event)? };
-        let applied = in_time(&self.tx, self.settings.attempt_timeout, handler.call(&event)).await?;
+        let calling = AssertUnwindSafe(async { handler.call(&event).await }).catch_unwind();
+        let calling = async { calling.await.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) };
+        let applied = in_time(&self.tx, self.settings.attempt_timeout, calling).await?;
         let took = self.outbox.now() - started_at;
         self.measure_handler(took);
         Ok(ExternalEffect { applied, cost_ms: took.num_milliseconds() })
@@ -352,6 +358,12 @@ async fn in_time<T>(
             Err(HandlerError::Store(StoreError::Unavailable("the process stopped during the attempt".into())))
         }
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> HandlerError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    HandlerError::Recoverable(format!("the handler panicked: {text}"))
 }
 
 /// Fields of the log line for an applied event.

@@ -63,6 +63,12 @@ fn sent(_: &Event) -> Result<Applied, HandlerError> {
     Ok(Applied::result("sent"))
 }
 
+/// Panics for the events of the first book.
+fn panics_for_first_book(event: &Event) -> Result<Applied, HandlerError> {
+    assert!(event.row.aggregate.id.number() > 0, "no address");
+    sent(event)
+}
+
 fn refused(_: &Event) -> Result<Applied, HandlerError> {
     Err(HandlerError::Recoverable("mail server refused the message".to_owned()))
 }
@@ -104,6 +110,27 @@ async fn failing_external_handler_is_called_once_for_each_attempt() {
     eventually(async || have_status(&library, 10, (ConsumeStatus::Dead, 4)).await).await;
     assert_eq!(library.dead_letters().await.len(), 10);
     assert_eq!(mailer.calls(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn external_handler_that_panics_fails_its_attempt_in_a_lane_and_in_the_sweep() {
+    let mailer = Mailer::new(panics_for_first_book);
+    // The second attempt is left to the sweep.
+    let pause = Duration::from_secs(20);
+    let retry = Some(RetryPolicy::consumer(pause, pause, 1));
+    let subscriber = mailer.subscriber().with_settings(OwnSettings { retry, ..OwnSettings::default() });
+    let library = Library::sending([lent()]).with(&subscriber).started().await;
+    commit(&library, 4, 2).await;
+    let (dead, applied) = (Some((ConsumeStatus::Dead, 2)), Some((ConsumeStatus::Success, 1)));
+    for (event, expected) in [("e-0", dead), ("e-2", dead), ("e-1", applied), ("e-3", applied)] {
+        eventually(async || library.consumed(NAME, event).await == expected).await;
+    }
+    let dead_letters = library.dead_letters().await;
+    assert!(
+        dead_letters.iter().all(|it| it.reason.ends_with("the handler panicked: no address")),
+        "{dead_letters:?}"
+    );
+    assert_eq!(dead_letters.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
