@@ -59,27 +59,30 @@ pub struct SqliteOptions {
     path: PathBuf,
     connect: SqliteConnectOptions,
     prefix: TablePrefix,
+    /// Whether the write-ahead log begins with a [mark](log_check), in `user_version` and `application_id`.
+    has_marks: bool,
 }
 
 impl SqliteOptions {
-    /// A database file. If it does not exist, it is created; on Unix only its owner may read and write it.
+    /// A database file of the store. If it does not exist, it is created; on Unix only its owner may read and write it. The
+    /// store writes its `user_version` and `application_id`, so that a write-ahead log of another file is refused.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
-        SqliteOptions::at(path.into(), SqliteConnectOptions::new())
+        SqliteOptions::at(path.into(), SqliteConnectOptions::new(), true)
     }
 
     /// The options of an application's own connections, of which the settings that the store needs are replaced:
-    /// write-ahead log, synchronous commits, foreign keys, time limits, cache sizes. `None` for an in-memory database:
-    /// each connection would open a separate one.
+    /// write-ahead log, synchronous commits, foreign keys, time limits, cache sizes. `user_version` and `application_id` of the
+    /// file stay the application's. `None` for an in-memory database: each connection would open a separate one.
     pub fn of(connect: SqliteConnectOptions) -> Option<SqliteOptions> {
         let path = connect.get_filename().to_owned();
         let is_file = path
             .to_str()
             .is_none_or(|path| !path.is_empty() && !path.starts_with([':']) && !path.starts_with("file:"));
-        is_file.then(|| SqliteOptions::at(path, connect))
+        is_file.then(|| SqliteOptions::at(path, connect, false))
     }
 
-    fn at(path: PathBuf, connect: SqliteConnectOptions) -> SqliteOptions {
-        SqliteOptions { path, connect, prefix: TablePrefix::default() }
+    fn at(path: PathBuf, connect: SqliteConnectOptions, has_marks: bool) -> SqliteOptions {
+        SqliteOptions { path, connect, prefix: TablePrefix::default(), has_marks }
     }
 
     /// Parses a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
@@ -119,9 +122,11 @@ impl SqliteEngine {
     /// the write-ahead log beside it belongs to another file.
     pub(crate) async fn open(options: &SqliteOptions) -> Result<SqliteEngine, StoreError> {
         let log = log_of(&options.path);
-        log_check::check(&options.path, &log).await?;
+        if options.has_marks {
+            log_check::check(&options.path, &log).await?;
+        }
         create_private(&options.path);
-        let upkeep = Arc::new(Upkeep::new(&options.path, &log));
+        let upkeep = Arc::new(Upkeep::new(&options.path, &log, options.has_marks));
         let connect = options
             .connect
             .clone()
@@ -292,7 +297,7 @@ impl Engine for SqliteEngine {
         // No other write may follow, so this one finds out whether the problem is solved.
         let mut writer = self.writer.acquire().await.ok()?;
         self.in_transaction.store(true, Ordering::Release);
-        match checkpoints::mark(&mut writer).await {
+        match checkpoints::rewrite_version(&mut writer).await {
             Ok(()) => self.upkeep.storage.recovered(),
             Err(_) => return Some(problem.to_string()),
         }
@@ -301,7 +306,7 @@ impl Engine for SqliteEngine {
 
     async fn backup(&self, copy: &Path) -> Result<(), StoreError> {
         let mut writer = self.writer.acquire().await.map_err(to_store_error)?;
-        backup::copy(&mut writer, copy).await
+        backup::copy(&mut writer, copy, self.upkeep.checkpoints.has_marks).await
     }
 
     fn report_pools(&self) {

@@ -30,6 +30,8 @@ const BLOCKED_SHARE: u32 = 20;
 /// Decides after each write whether a checkpoint is due, and runs it on the writer connection.
 pub(super) struct Checkpoints {
     log: PathBuf,
+    /// Whether each log begins with a mark.
+    pub(super) has_marks: bool,
     state: Mutex<State>,
 }
 
@@ -52,8 +54,8 @@ struct Blocked {
 }
 
 impl Checkpoints {
-    pub(super) fn new(log: PathBuf) -> Checkpoints {
-        Checkpoints { log, state: Mutex::default() }
+    pub(super) fn new(log: PathBuf, has_marks: bool) -> Checkpoints {
+        Checkpoints { log, has_marks, state: Mutex::default() }
     }
 
     fn log_bytes(&self) -> u64 {
@@ -84,7 +86,7 @@ impl Checkpoints {
         let (_, frames, copied): (i64, i64, i64) =
             sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(&mut *connection).await?;
         let is_complete = frames == copied;
-        if is_complete {
+        if is_complete && self.has_marks {
             mark(connection).await?;
         }
         let log_bytes = self.log_bytes();
@@ -128,6 +130,15 @@ impl State {
             );
         }
     }
+}
+
+/// Writes page 1 as it is, to find out whether the file can be written.
+pub(super) async fn rewrite_version(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *connection).await?;
+    let sql = format!("PRAGMA user_version = {version}; COMMIT");
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await?;
+    Ok(())
 }
 
 /// Writes a mark on page 1, as the first transaction of a log.

@@ -96,6 +96,39 @@ async fn files_of_a_killed_process_are_opened_completely_at_any_time() {
 }
 
 #[tokio::test]
+async fn versions_that_an_application_keeps_in_its_file_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let connect = || SqliteConnectOptions::new().filename(folder.path().join("a.db")).create_if_missing(true);
+    let mut own = connect().connect().await.unwrap();
+    sqlx::raw_sql(
+        "PRAGMA application_id = 9; PRAGMA user_version = 7; CREATE TABLE numbers (n INTEGER, text TEXT)",
+    )
+    .execute(&mut own)
+    .await
+    .unwrap();
+    let options = SqliteOptions::of(connect()).unwrap();
+    let engine = SqliteEngine::open(&options).await.unwrap();
+    // Several checkpoints run meanwhile.
+    for _ in 0..400 {
+        commit(&engine, 100).await.unwrap();
+    }
+    assert!(log_bytes(&folder) < 400 * 8192, "no checkpoint has run");
+    let copy = tempfile::tempdir().unwrap();
+    engine.backup(&copy.path().join("a.db")).await.unwrap();
+    let mut copied = connect().filename(copy.path().join("a.db")).connect().await.unwrap();
+    for of in [&mut own, &mut copied] {
+        let numbers = log_check::read(of).await.unwrap();
+        assert_eq!((numbers.current, numbers.previous), (7, 9));
+    }
+    // A migration of the application, which a killed process leaves in the log.
+    sqlx::raw_sql("PRAGMA user_version = 8").execute(&mut own).await.unwrap();
+    let killed = killed(&folder);
+    let options = SqliteOptions::of(connect().filename(killed.path().join("a.db"))).unwrap();
+    let again = SqliteEngine::open(&options).await.unwrap();
+    assert_eq!(count(&again).await, 400);
+}
+
+#[tokio::test]
 async fn log_of_another_state_of_the_file_is_refused_and_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(&folder).await;

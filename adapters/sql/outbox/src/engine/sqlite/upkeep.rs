@@ -22,11 +22,11 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(super) fn new(database: &Path, log: &Path) -> Upkeep {
+    pub(super) fn new(database: &Path, log: &Path, has_marks: bool) -> Upkeep {
         let storage = Storage::new(database, log);
         let opened = storage.opened_log();
         Upkeep {
-            checkpoints: Checkpoints::new(log.to_owned()),
+            checkpoints: Checkpoints::new(log.to_owned(), has_marks),
             storage,
             sync: GroupSync::new(move || opened.sync()),
             marked: AtomicBool::new(false),
@@ -39,9 +39,9 @@ impl Upkeep {
         self.sync.check().map_err(|why| self.storage.unflushed(&why))
     }
 
-    /// Begins an empty log with a mark. A failure is not reported: the caller's own write meets the same cause.
+    /// Begins an empty log with a mark, if the file has marks. A failure is not reported: the caller's own write meets the same cause.
     pub(super) async fn mark_empty_log(&self, writer: &mut PoolConnection<Sqlite>) {
-        if self.marked.load(Ordering::Acquire) {
+        if !self.checkpoints.has_marks || self.marked.load(Ordering::Acquire) {
             return;
         }
         if self.checkpoints.log_is_empty()
