@@ -24,6 +24,8 @@ on_every_server!(
     ignored_error_of_a_statement,
     lost_connection_of_a_handler_is_no_attempt,
     deadlock_is_transient,
+    deadlock_that_a_handler_ignores_commits_nothing,
+    statement_that_exceeds_the_limit_of_the_server_is_an_attempt,
     handlers_run_under_the_settings_of_the_server,
     unit_of_work_that_the_application_ended_or_left_nested_is_not_committed,
     own_options_are_kept,
@@ -88,24 +90,72 @@ async fn run(unit: &mut Session, kind: ServerKind, sql: &'static str) -> Result<
     }
 }
 
-async fn deadlock_is_transient(kind: ServerKind) {
-    let database = migrated(kind).await;
-    outside(&database, "CREATE TABLE pair (id BIGINT PRIMARY KEY, n BIGINT)").await.unwrap();
-    outside(&database, "INSERT INTO pair VALUES (1, 0), (2, 0)").await.unwrap();
-    let store = with_own_options(&database, 2);
+/// Two units of work on lent connections wait for each other. Returns the one that the database has ended, and the error.
+async fn deadlocked(
+    store: &SqlStore,
+    database: &TestDatabase,
+    kind: ServerKind,
+) -> (Box<Session>, StoreError) {
+    outside(database, "CREATE TABLE pair (id BIGINT PRIMARY KEY, n BIGINT)").await.unwrap();
+    outside(database, "INSERT INTO pair VALUES (1, 0), (2, 0)").await.unwrap();
     let first = "UPDATE pair SET n = n + 1 WHERE id = 1";
     let second = "UPDATE pair SET n = n + 1 WHERE id = 2";
     let mut left = store.begin().await.unwrap();
     let mut right = store.begin().await.unwrap();
     run(&mut left, kind, first).await.unwrap();
     run(&mut right, kind, second).await.unwrap();
-    let (left, right) =
-        tokio::join!(async { run(&mut left, kind, second).await.map(|_| drop(left)) }, async {
-            run(&mut right, kind, first).await.map(|_| drop(right))
-        });
-    let error = left.err().or(right.err()).expect("one of two transactions that wait for each other fails");
-    let error = lent_error(error);
+    let (of_left, of_right) = tokio::join!(run(&mut left, kind, second), run(&mut right, kind, first));
+    match (of_left, of_right) {
+        (Err(error), Ok(_)) => (left, lent_error(error)),
+        (Ok(_), Err(error)) => (right, lent_error(error)),
+        other => panic!("one of two transactions that wait for each other fails: {other:?}"),
+    }
+}
+
+async fn deadlock_is_transient(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let (_, error) = deadlocked(&with_own_options(&database, 2), &database, kind).await;
     assert!(matches!(error, StoreError::Transient(_)), "{error:?}");
+}
+
+/// On MariaDB the deadlock rolls back the transaction, and later statements would be committed one by one.
+async fn deadlock_that_a_handler_ignores_commits_nothing(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let store = with_own_options(&database, 2);
+    let (mut unit, _) = deadlocked(&store, &database, kind).await;
+    let later = run(&mut unit, kind, "INSERT INTO pair VALUES (3, 0)").await;
+    assert_eq!(later.is_ok(), kind == ServerKind::MariaDb, "{later:?}");
+    unit.commit().await.unwrap_err();
+    let count = async |sql: &str| {
+        let mut unit = store.begin().await.unwrap();
+        unit.fetch_one(sql, vec![]).await.unwrap().unwrap().int("n").unwrap()
+    };
+    assert_eq!(count("SELECT count(*) AS n FROM pair WHERE id = 3").await, 0);
+    // A unit of work that is committed: both connections commit a single statement at once again.
+    let mut unit = store.begin().await.unwrap();
+    run(&mut unit, kind, "INSERT INTO pair VALUES (4, 0)").await.unwrap();
+    unit.commit().await.unwrap();
+    if kind == ServerKind::MariaDb {
+        let mut units = vec![store.begin().await.unwrap(), store.begin().await.unwrap()];
+        for unit in &mut units {
+            let row = unit.fetch_one("SELECT @@SESSION.autocommit AS n", vec![]).await.unwrap().unwrap();
+            assert_eq!(row.int("n").unwrap(), 1);
+        }
+    }
+    assert_eq!(count("SELECT count(*) AS n FROM pair WHERE id = 4").await, 1);
+}
+
+async fn statement_that_exceeds_the_limit_of_the_server_is_an_attempt(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let (limit, sleep) = match kind {
+        ServerKind::MariaDb => ("SET max_statement_time = 0.1", "SELECT SLEEP(60)"),
+        ServerKind::Postgres => ("SET LOCAL statement_timeout = '100ms'", "SELECT pg_sleep(60)"),
+    };
+    let store = with_own_options(&database, 1);
+    let mut unit = store.begin().await.unwrap();
+    run(&mut unit, kind, limit).await.unwrap();
+    let error = lent_error(run(&mut unit, kind, sleep).await.unwrap_err());
+    assert!(matches!(error, StoreError::Backend(_)), "{error:?}");
 }
 
 /// Values of settings on the lent connection.
@@ -172,6 +222,11 @@ async fn handlers_run_under_the_settings_of_the_server(kind: ServerKind) {
         let mut unit = store.begin().await.unwrap();
         assert_eq!(own_settings(&mut unit, kind).await, own);
         assert_eq!(lent_settings(&mut unit, kind).await, of_server);
+        if kind == ServerKind::Postgres {
+            // The tables of the store are in another schema.
+            run(&mut unit, kind, "SET LOCAL search_path TO pg_catalog").await.unwrap();
+            unit.fetch_one("SELECT id FROM outbox_events LIMIT 1", vec![]).await.unwrap();
+        }
         assert_eq!(own_settings(&mut unit, kind).await, own);
         assert_eq!(lent_settings(&mut unit, kind).await, of_server);
         if commits {

@@ -23,19 +23,36 @@ pub trait HasConnection<C>: Send {
     /// - A transaction that is begun on the connection is a savepoint. The unit of work does not commit if such a
     ///   transaction is still open, or if COMMIT or ROLLBACK was run as text; after COMMIT the changes remain.
     /// - After a failed statement PostgreSQL commits nothing, even if the error is ignored. MySQL, MariaDB and SQLite keep
-    ///   the changes of the other statements.
-    /// - Session settings MUST NOT be changed: the connection is reused.
+    ///   the changes of the other statements; after a deadlock, MySQL and MariaDB commit nothing, either.
+    /// - A statement that ends the transaction MUST NOT be run. MySQL and MariaDB commit before and after each `CREATE`, `ALTER`,
+    ///   `DROP` and `TRUNCATE`: what was changed before it is committed, although the unit of work fails.
+    /// - Session settings MUST NOT be changed: the connection is reused. On PostgreSQL, `SET LOCAL` of `search_path` and `role`
+    ///   holds until the next use of the unit of work.
     async fn connection(&mut self) -> Result<&mut C, StoreError>;
 }
 
 /// Converts the error of a statement of the application. An outage, a deadlock and a serialization failure do not count as
-/// an attempt at an event. An unknown table or column counts: the mistake is probably in the statement.
+/// an attempt at an event. An unknown table or column counts: the mistake is probably in the statement. So does a statement that
+/// exceeds the time limit of the server, the user or the connection options: it would do so again.
 pub fn lent_error(error: sqlx::Error) -> StoreError {
+    if error.as_database_error().is_some_and(exceeds_time_limit) {
+        return StoreError::Backend(Box::new(error));
+    }
     let error = store_error(error, classify);
     match error.system_fault() {
         Some(fault) if fault.kind == SystemFaultKind::Schema => StoreError::Backend(error.to_string().into()),
         Some(_) | None => error,
     }
+}
+
+/// Whether a statement was ended by `statement_timeout` (PostgreSQL), `max_statement_time` (MariaDB) or `max_execution_time`
+/// (MySQL).
+fn exceeds_time_limit(error: &dyn DatabaseError) -> bool {
+    #[cfg(feature = "mysql")]
+    if let Some(number) = mysql_error::number(error) {
+        return matches!(number, 1969 | 3024);
+    }
+    error.code().as_deref() == Some("57014")
 }
 
 /// Class of an error of any engine.

@@ -44,15 +44,22 @@ fn set_own() -> String {
     set(|name, value| format!("SESSION {name} = {value}"))
 }
 
+/// Ends the effect of `autocommit = 0`. In a transaction it would commit.
+const AUTOCOMMIT: &str = "SET SESSION autocommit = 1";
+
 /// MySQL reverts no setting at the end of a transaction, so [`set_up`] keeps those of the server in variables. The end of a
 /// transaction removes every savepoint.
+///
+/// A deadlock rolls back the whole transaction. With autocommit, each statement that an application runs after it, because it
+/// ignores the error, would be committed; without, they are a transaction that is rolled back.
 pub(super) static LENDING: LazyLock<Lending> = LazyLock::new(|| {
     let of_server = set(|name, _| format!("SESSION {name} = @handover_{name}"));
     Lending {
-        lend: format!("SAVEPOINT handover_lent; {of_server}"),
+        lend: format!("SAVEPOINT handover_lent; SET SESSION autocommit = 0; {of_server}"),
         reclaim: format!("RELEASE SAVEPOINT handover_lent; {}", set_own()),
         reclaimed_rows: 0,
-        reset: Some(set_own()),
+        after_commit: Some(AUTOCOMMIT),
+        after_rollback: Some(format!("{AUTOCOMMIT}; {}", set_own())),
     }
 });
 

@@ -118,8 +118,10 @@ pub(super) struct Lending {
     pub(super) reclaim: String,
     /// Number of rows that `reclaim` returns if it is.
     pub(super) reclaimed_rows: u64,
+    /// Sets after a commit what neither it nor `reclaim` does.
+    pub(super) after_commit: Option<&'static str>,
     /// Sets those of the store after a rollback, if the rollback does not.
-    pub(super) reset: Option<String>,
+    pub(super) after_rollback: Option<String>,
 }
 
 /// A connection whose open transaction is rolled back before it is reused.
@@ -128,15 +130,9 @@ pub(crate) struct Pooled<C: ServerConnection> {
     connection: Option<C>,
     /// Whether a transaction may be open.
     in_transaction: bool,
-    /// Whether the connection may have the session settings of the server.
-    is_lent: bool,
+    /// Whether the connection was lent in this transaction, so that it may have other session settings than the store's.
+    was_lent: bool,
     lending: &'static Lending,
-}
-
-impl<C: ServerConnection> Pooled<C> {
-    pub(super) fn new(connection: C, lending: &'static Lending) -> Pooled<C> {
-        Pooled { connection: Some(connection), in_transaction: false, is_lent: false, lending }
-    }
 }
 
 /// Runs a statement with a time limit. A connection without a response is closed: its state is unknown.
@@ -162,6 +158,20 @@ macro_rules! with_timeout {
     }};
 }
 
+impl<C: ServerConnection> Pooled<C> {
+    pub(super) fn new(connection: C, lending: &'static Lending) -> Pooled<C> {
+        Pooled { connection: Some(connection), in_transaction: false, was_lent: false, lending }
+    }
+
+    /// Sets the session settings of the store after a commit.
+    async fn end_lending(&mut self) -> Result<(), StoreError> {
+        match self.lending.after_commit {
+            Some(settings) => with_timeout!(self, |connection| connection.simple(settings)).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 #[async_trait]
 impl<C: ServerConnection> Connection for Pooled<C> {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
@@ -184,6 +194,13 @@ impl<C: ServerConnection> Connection for Pooled<C> {
     async fn commit(&mut self) -> Result<(), StoreError> {
         with_timeout!(self, |connection| connection.commit())?;
         self.in_transaction = false;
+        // The unit of work is committed, whatever happens to the connection.
+        if std::mem::take(&mut self.was_lent)
+            && self.end_lending().await.is_err()
+            && let Some(mut unset) = self.connection.take()
+        {
+            unset.close_instead_of_pooling();
+        }
         Ok(())
     }
 
@@ -191,16 +208,13 @@ impl<C: ServerConnection> Connection for Pooled<C> {
         if !self.in_transaction {
             return Err(no_transaction());
         }
-        self.is_lent = true;
+        self.was_lent = true;
         with_timeout!(self, |connection| connection.simple(&self.lending.lend)).map(drop)
     }
 
     async fn reclaim(&mut self) -> Result<(), StoreError> {
         match with_timeout!(self, |connection| connection.simple(&self.lending.reclaim)) {
-            Ok(rows) if rows == self.lending.reclaimed_rows => {
-                self.is_lent = false;
-                Ok(())
-            }
+            Ok(rows) if rows == self.lending.reclaimed_rows => Ok(()),
             Ok(_) => Err(transaction_ended()),
             // The statements name no table or column: the savepoint does not exist.
             Err(error) if error.system_fault().is_some_and(|fault| fault.kind == SystemFaultKind::Schema) => {
@@ -222,22 +236,22 @@ impl<C: ServerConnection> Drop for Pooled<C> {
         match Handle::try_current() {
             // If the task is dropped, the runtime is shutting down, and the connection is closed.
             Ok(runtime) => {
-                let reset = self.lending.reset.as_deref().filter(|_| self.is_lent);
-                drop(runtime.spawn(roll_back(connection, reset)));
+                let settings = self.lending.after_rollback.as_deref().filter(|_| self.was_lent);
+                drop(runtime.spawn(roll_back(connection, settings)));
             }
             Err(_) => connection.close_instead_of_pooling(),
         }
     }
 }
 
-async fn roll_back<C: ServerConnection>(connection: C, reset: Option<&'static str>) {
+async fn roll_back<C: ServerConnection>(connection: C, settings: Option<&'static str>) {
     // If the rollback fails or this future is dropped, the connection is closed.
     let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
     let rolled_back = async {
         open.roll_back().await?;
-        match reset {
-            Some(reset) => open.simple(reset).await.map(drop),
+        match settings {
+            Some(settings) => open.simple(settings).await.map(drop),
             None => Ok(()),
         }
     };

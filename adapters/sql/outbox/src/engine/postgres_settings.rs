@@ -31,7 +31,7 @@ fn set_own(set: &str) -> String {
 const MARK: &str = "handover.is_lent";
 
 /// `SET LOCAL .. TO DEFAULT` sets the value at the start of the session: that of the server, the database, the user or the
-/// connection options.
+/// connection options. A handler may set schema and role for its own statements: the store needs those of the session.
 pub(super) static LENDING: LazyLock<Lending> = LazyLock::new(|| {
     let names = of_statements().map(|(name, _)| name);
     let names = names.iter().chain(&["statement_timeout"]);
@@ -40,11 +40,13 @@ pub(super) static LENDING: LazyLock<Lending> = LazyLock::new(|| {
     Lending {
         lend: format!("{lend} SET LOCAL {MARK} = 'on'"),
         reclaim: format!(
-            "{own} SET LOCAL statement_timeout = '{STATEMENT_S}s'; \
+            "SET LOCAL search_path TO DEFAULT; SET LOCAL role TO DEFAULT; {own} \
+             SET LOCAL statement_timeout = '{STATEMENT_S}s'; \
              SELECT 1 WHERE current_setting('{MARK}', true) = 'on'"
         ),
         reclaimed_rows: 1,
-        reset: None,
+        after_commit: None,
+        after_rollback: None,
     }
 });
 
