@@ -194,6 +194,55 @@ macro_rules! on_server {
             }
 
             #[tokio::test]
+            async fn open_transaction_locks_no_event_that_is_committed_and_no_other_aggregate() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let outbox = service.builder().event::<ShelfMoved>().build()?;
+                outbox.migrate().await?;
+                let moved = |shelf: &str, step| ShelfMoved { shelf: shelf.to_owned(), step };
+                let mut first = service.pool.begin().await?;
+                outbox.enqueue(&mut first, moved("a", 1)).await?;
+                first.commit().await?;
+                let event: String =
+                    sqlx::query_scalar("SELECT event_id FROM outbox_events").fetch_one(&service.pool).await?;
+                let (mut left, mut right) = (service.pool.begin().await?, service.pool.begin().await?);
+                outbox.enqueue(&mut left, moved("a", 2)).await?;
+                for (shelf, other) in [("b", "c"), ("d", "e"), ("f", "g")] {
+                    outbox.enqueue(&mut left, moved(shelf, 1)).await?;
+                    outbox.enqueue(&mut right, moved(other, 1)).await?;
+                }
+                // As a relay does after the confirmation of the broker.
+                let settle = format!("UPDATE outbox_events SET status = 'SENT' WHERE event_id = '{event}'");
+                let settling = sqlx::raw_sql(sqlx::AssertSqlSafe(settle)).execute(&service.pool);
+                tokio::time::timeout(TIME_LIMIT, settling).await??;
+                left.commit().await?;
+                right.commit().await?;
+                let numbers: Vec<i64> = sqlx::query_scalar("SELECT aggregate_seq FROM outbox_events ORDER BY id")
+                    .fetch_all(&service.pool)
+                    .await?;
+                assert_eq!(numbers, [1, 2, 1, 1, 1, 1, 1, 1]);
+                Ok(())
+            }
+
+            /// A session without strict mode would cut it off.
+            #[tokio::test]
+            async fn payload_that_is_longer_than_its_column_is_refused() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let outbox = service.builder().event::<BookLent>().build()?;
+                outbox.migrate().await?;
+                let mut tx = service.pool.begin().await?;
+                let enqueued = outbox.enqueue(&mut tx, BookLent::to(&"x".repeat(65_536))).await;
+                match ($kind, enqueued) {
+                    (ServerKind::MariaDb, Err(refused)) => {
+                        let why = "the payload of book.lent has 65593 bytes, and the column has at most 65535";
+                        assert!(refused.to_string().contains(why) && !refused.is_transient(), "{refused}");
+                    }
+                    (ServerKind::Postgres, Ok(_)) => {}
+                    (_, other) => panic!("{other:?}"),
+                }
+                Ok(())
+            }
+
+            #[tokio::test]
             async fn connection_outside_of_a_transaction_is_refused() -> TestResult {
                 let service = Service::<$engine>::new().await?;
                 let outbox = service.builder().event::<BookLent>().build()?;

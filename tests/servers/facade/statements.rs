@@ -99,5 +99,5 @@ macro_rules! on_server {
     };
 }
 
-on_server!(mariadb, ServerKind::MariaDb, sqlx::MySql, 2);
+on_server!(mariadb, ServerKind::MariaDb, sqlx::MySql, 3);
 on_server!(postgres, ServerKind::Postgres, sqlx::Postgres, 1);

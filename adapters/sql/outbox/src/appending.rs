@@ -29,7 +29,7 @@ pub trait AppendEvents: Send {
 
 /// Implements [`AppendEvents`] for the connection of a driver.
 macro_rules! append_events {
-    ($feature:literal, $connection:ty, $dialect:expr) => {
+    ($feature:literal, $connection:ty, $dialect:expr, $max_payload:expr) => {
         #[cfg(feature = $feature)]
         #[async_trait]
         impl AppendEvents for $connection {
@@ -38,6 +38,7 @@ macro_rules! append_events {
                 prefix: &TablePrefix,
                 events: &[NewEvent],
             ) -> Result<(), StoreError> {
+                check_payloads(events, $max_payload)?;
                 for (sql, values) in append_statements(&$dialect, events) {
                     self.execute_with(&prefix.statement(&sql), values).await?;
                 }
@@ -51,6 +52,17 @@ macro_rules! append_events {
     };
 }
 
-append_events!("mysql", sqlx::MySqlConnection, mysql::MysqlDialect);
-append_events!("postgres", sqlx::PgConnection, postgres::PostgresDialect);
-append_events!("sqlite", sqlx::SqliteConnection, sqlite::SqliteDialect);
+append_events!("mysql", sqlx::MySqlConnection, mysql::MysqlDialect, 65_535);
+append_events!("postgres", sqlx::PgConnection, postgres::PostgresDialect, usize::MAX);
+append_events!("sqlite", sqlx::SqliteConnection, sqlite::SqliteDialect, usize::MAX);
+
+/// Refuses payloads that are longer than the column. Without strict mode, MySQL and MariaDB would cut them off.
+fn check_payloads(events: &[NewEvent], max_bytes: usize) -> Result<(), StoreError> {
+    let Some(long) = events.iter().find(|event| event.payload.len() > max_bytes) else { return Ok(()) };
+    let (event_type, bytes) = (&long.event_type, long.payload.len());
+    let why = format!(
+        "the payload of {event_type} has {bytes} bytes, and the column has at most {max_bytes}; store the content elsewhere, and its \
+         key in the event"
+    );
+    Err(StoreError::Backend(why.into()))
+}

@@ -58,22 +58,20 @@ fn counted(table: &str) -> String {
     )
 }
 
-/// Adds to the counter of one aggregate (MySQL, MariaDB).
-fn count_one(dialect: &dyn Dialect, of: Key<'_>, count: i64) -> (String, Vec<Value>) {
-    let sql = format!(
-        "INSERT INTO outbox_sequences (aggregate_type, aggregate_id, tenant_id, seq) VALUES (?, ?, ?, ? + {}) \
-         ON DUPLICATE KEY UPDATE seq = seq + ?",
-        newest(dialect)
-    );
+/// Adds to the counter of one aggregate (MySQL, MariaDB). The highest number is read by a statement of its own: a subquery of an
+/// INSERT would lock the rows that it reads, and the gaps between them, until the end of the transaction. The relay and
+/// transactions on other aggregates would wait.
+fn count_one(dialect: &dyn Dialect, of: Key<'_>, count: i64) -> [(String, Vec<Value>); 2] {
+    let find = format!("SELECT {} INTO @handover_newest", newest(dialect));
+    let add = "INSERT INTO outbox_sequences (aggregate_type, aggregate_id, tenant_id, seq) \
+               VALUES (?, ?, ?, ? + @handover_newest) ON DUPLICATE KEY UPDATE seq = seq + ?";
     let mut values = key_values(of);
-    values.push(count.into());
-    values.extend(newest_values(of));
-    values.push(count.into());
-    (sql, values)
+    values.extend([count.into(), count.into()]);
+    [(find, newest_values(of)), (add.to_owned(), values)]
 }
 
 /// Adds to the counters of several aggregates and returns them (PostgreSQL).
-fn count_all(counts: &BTreeMap<Key<'_>, i64>) -> (String, Vec<Value>) {
+fn count_all(counts: &[(Key<'_>, i64)]) -> (String, Vec<Value>) {
     let keys = vec!["(?::text, ?::bigint, ?::bigint, ?::bigint)"; counts.len()].join(", ");
     let sql = format!(
         "INSERT INTO outbox_sequences AS s (aggregate_type, aggregate_id, tenant_id, seq) \
@@ -160,11 +158,13 @@ fn numbered_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(Strin
             return events.iter().map(one).map(insert).collect();
         }
         Sequencing::Counters => {
-            statements.extend(counts.iter().map(|(of, count)| count_one(dialect, *of, *count)));
+            statements.extend(counts.iter().flat_map(|(of, count)| count_one(dialect, *of, *count)));
         }
         Sequencing::CountersInStatement => {
-            let (count, mut values) = count_all(&counts);
+            // In the order of the keys, in which their counters are locked.
+            let all: Vec<_> = counts.iter().map(|(of, count)| (*of, *count)).collect();
             if events.len() <= MAX_ROWS {
+                let (count, mut values) = count_all(&all);
                 // OFFSET keeps the rows a subquery: the row ids are assigned after its rows are read, and so after the
                 // lock of the counter. Otherwise the ids would not be in the order of the commits.
                 let (rows, row_values) =
@@ -173,7 +173,7 @@ fn numbered_statements(dialect: &dyn Dialect, events: &[NewEvent]) -> Vec<(Strin
                 values.extend(row_values);
                 return vec![(format!("WITH counted AS ({count}) {insert}"), values)];
             }
-            statements.push((count, values));
+            statements.extend(all.chunks(MAX_ROWS).map(count_all));
         }
     }
     let mut rows = Rows { left: counts };
