@@ -33,7 +33,7 @@ mod webhooks;
 
 pub use archive::{
     ArchiveFile, ArchiveQueries, ArchiveQueriesWrapper, ArchiveRepo, ArchiveRepoWrapper, ArchivedEvent,
-    EventWithRecords, FileErasure, StoredEvent, StoredRow, StoredValue, UnrecordedFile, UnrecordedState,
+    EventWithRecords, StoredEvent, StoredRow, StoredValue, UnrecordedFile, UnrecordedState,
 };
 pub use audit::{AuditEntry, AuditFilter, AuditQueries, AuditQueriesWrapper, AuditRepo, AuditRepoWrapper};
 pub use broker::{
@@ -53,7 +53,7 @@ pub use dead_letters::{
     MAX_DEAD_LETTER_NAME_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
 pub use endpoint_id::{EndpointId, EndpointKey};
-pub use erasure::{ErasureRepo, ErasureRepoWrapper, MaskedTexts};
+pub use erasure::{Erasure, ErasureRepo, ErasureRepoWrapper, MaskedTexts};
 pub use error::{Changed, StoreError, SystemFault, SystemFaultKind};
 pub use event_group::EventGroup;
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};

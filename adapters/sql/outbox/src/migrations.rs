@@ -49,6 +49,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible consume count",
             include_str!("../migrations/sqlite/0015_compatible_consume_count.sql"),
         ),
+        (
+            16,
+            "compatible erasure reason",
+            include_str!("../migrations/sqlite/0016_compatible_erasure_reason.sql"),
+        ),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -93,6 +98,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             15,
             "compatible consume count",
             include_str!("../migrations/mysql/0015_compatible_consume_count.sql"),
+        ),
+        (
+            16,
+            "compatible erasure reason",
+            include_str!("../migrations/mysql/0016_compatible_erasure_reason.sql"),
         ),
     ],
     postgres: &[
@@ -142,6 +152,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             15,
             "compatible consume count",
             include_str!("../migrations/postgres/0015_compatible_consume_count.sql"),
+        ),
+        (
+            16,
+            "compatible erasure reason",
+            include_str!("../migrations/postgres/0016_compatible_erasure_reason.sql"),
         ),
     ],
     schema: ExpectedSchema {

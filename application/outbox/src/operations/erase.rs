@@ -16,7 +16,7 @@ use super::{Action, ActionUnit, MAX_NAMED, OperationError, Operator, changed_by_
 use crate::archive::{KeptBecause, settled};
 use crate::outbox::Outbox;
 use crate::ports::{
-    AuditEntry, AuditFilter, DeadLetter, MaskedTexts, Numbered, OutboxRow, OutboxView, StoreError,
+    AuditEntry, AuditFilter, DeadLetter, Erasure, MaskedTexts, Numbered, OutboxRow, OutboxView, StoreError,
     WebhookDelivery,
 };
 use crate::privacy::{MASK, erased_json};
@@ -319,6 +319,11 @@ impl About {
     }
 }
 
+/// When and why the texts are masked that the entry is about.
+pub(super) fn erasure_of(entry: &AuditEntry) -> Erasure {
+    Erasure { at: entry.at, reason: entry.reason.clone().unwrap_or_default() }
+}
+
 /// Masks events in one unit of work, which checks again that they are settled. Returns the number of changed rows.
 async fn erase_unit(outbox: &Outbox, unit: ActionUnit<EventId>) -> Result<u64, StoreError> {
     with_tx(&outbox.tx, Arc::new((outbox.clone(), unit)), |unit, input, attempt| {
@@ -334,7 +339,7 @@ async fn erase_unit(outbox: &Outbox, unit: ActionUnit<EventId>) -> Result<u64, S
             let events: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
             let about = About::read(view, &events).await?;
             let texts: Vec<MaskedTexts> = rows.iter().map(|row| about.masked(outbox, row)).collect();
-            let changed = unit.outbox().erase_events(&texts, entry.at).await?;
+            let changed = unit.outbox().erase_events(&texts, &erasure_of(entry)).await?;
             if changed > 0 {
                 unit.outbox().audit(&AuditEntry { changed, ..entry.clone() }).await?;
             }

@@ -13,14 +13,15 @@ use handover_events::{AggregateRef, EventId};
 use tracing::warn;
 
 use super::erase::{
-    AGGREGATES, About, ErasedEvents, MAX_ERASED, erase_rows, for_all_tenants, unerased, with_first,
+    AGGREGATES, About, ErasedEvents, MAX_ERASED, erase_rows, erasure_of, for_all_tenants, unerased,
+    with_first,
 };
 use super::restore::recorded_files;
 use super::{Action, ActionUnit, MAX_NAMED, OperationError, Operator, changed_by_earlier_attempt, count};
 use crate::archive::{Archive, ArchiveError, ArchiveStorageError, KeptBecause, encode, erased};
 use crate::outbox::Outbox;
 use crate::ports::{
-    ArchiveFile, AuditEntry, Changed, FileErasure, MaskedTexts, Numbered, OutboxRow, StoreError, StoredEvent,
+    ArchiveFile, AuditEntry, Changed, MaskedTexts, Numbered, OutboxRow, StoreError, StoredEvent,
     UnrecordedFile, UnrecordedState,
 };
 use crate::transaction::with_tx;
@@ -133,20 +134,20 @@ async fn erase_file(
     let mut result = ErasedEvents::default();
     loop {
         let (file, mut content) = archive.read_recorded(file).await?;
-        let now = outbox.now();
+        let mut of_file = action.clone();
+        of_file.selection.push(("archiveFile".to_owned(), file.effect.name.as_str().into()));
+        let entry = of_file.entry(operator, (1, 1), outbox.now());
+        let erasure = erasure_of(&entry);
         let mut changed = 0;
         let mut about = Vec::new();
         for event in content.iter_mut().filter(|event| events.contains(event)) {
-            let masked = erased(&outbox.registry, event, now);
+            let masked = erased(&outbox.registry, event, &erasure);
             changed += u64::from(masked != *event);
             about.push(masked.clone());
             *event = masked;
         }
         result.rows += erase_effects(outbox, operator, action, file.id, &about).await?;
         if changed > 0 {
-            let mut action = action.clone();
-            action.selection.push(("archiveFile".to_owned(), file.effect.name.as_str().into()));
-            let entry = action.entry(operator, (1, 1), now);
             let entry = AuditEntry { matched: changed, changed, ..entry };
             match replace(archive, &file, content, entry).await? {
                 Changed::One => {
@@ -180,9 +181,8 @@ async fn replace(
     let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
     let lines: String = events.iter().map(encode).collect();
     let name = archive.announce(folder, &events, &lines).await?;
-    let reason = entry.reason.clone().unwrap_or_default();
     let written = archive.write(name.clone(), &events, lines).await?;
-    let to = ArchiveFile { erased: Some(FileErasure { at: entry.at, reason }), ..written };
+    let to = ArchiveFile { erased: Some(erasure_of(&entry)), ..written };
     let input = (file.clone(), to, entry);
     let replaced = with_tx(&archive.outbox.tx, Arc::new(input), |unit, input, attempt| {
         Box::pin(async move {
@@ -263,7 +263,7 @@ async fn erase_effects_unit(outbox: &Outbox, unit: ActionUnit<OutboxRow>) -> Res
             let about = About::read(view, &events).await?;
             let rows = rows.iter().filter(|row| archived.contains(&row.event_id));
             let texts: Vec<MaskedTexts> = rows.map(|row| about.masked(outbox, row)).collect();
-            let changed = unit.outbox().erase_events(&texts, entry.at).await?;
+            let changed = unit.outbox().erase_events(&texts, &erasure_of(entry)).await?;
             if changed > 0 {
                 unit.outbox().audit(&AuditEntry { changed, ..entry.clone() }).await?;
             }

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId};
 
 use super::consume::Consumed;
+use super::erasure::Erasure;
 use super::error::{Changed, StoreError};
 use super::numbered::Numbered;
 use super::operator::OutboxFilter;
@@ -55,16 +56,7 @@ pub struct ArchiveFile {
     /// Time at which all events of the file had left the outbox, apart from those that changed; `None`: not yet.
     pub done_time: Option<DateTime<Utc>>,
     /// Time and reason of the last erasure that masked texts in the file.
-    pub erased: Option<FileErasure>,
-}
-
-/// When and why texts in a file of the archive were masked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileErasure {
-    /// Time.
-    pub at: DateTime<Utc>,
-    /// Reason that the operator gave.
-    pub reason: String,
+    pub erased: Option<Erasure>,
 }
 
 /// Why a file may exist without a record.

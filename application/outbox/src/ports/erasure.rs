@@ -24,6 +24,15 @@ pub struct MaskedTexts {
     pub deliveries: Vec<(i64, String)>,
 }
 
+/// When and why texts were masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erasure {
+    /// Time.
+    pub at: DateTime<Utc>,
+    /// Reason that the operator gave.
+    pub reason: String,
+}
+
 /// Masks texts.
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
@@ -31,12 +40,13 @@ pub trait ErasureRepo: Send {
     /// Masks the texts of these events and returns the number of changed rows. A row that has these texts already MUST NOT be
     /// changed, and a value that is NULL stays NULL.
     ///
-    /// - A row of the outbox MUST be changed only if it is `SENT`; `erased_time` is set, and `update_time` stays.
+    /// - A row of the outbox MUST be changed only if it is `SENT`; `erased_time` and `erased_reason` are set, and `update_time`
+    ///   stays.
     /// - A consume-log record MUST be changed only if it is `SUCCESS` or `DEAD`.
     /// - A dead letter MUST be changed only if it is `Replayed` or `Discarded`.
     /// - A webhook delivery MUST be changed only if it is not `Pending`; its attempts are masked with it.
     /// - History entries of the events are masked.
-    async fn erase_events(&mut self, events: &[MaskedTexts], at: DateTime<Utc>) -> Result<u64, StoreError>;
+    async fn erase_events(&mut self, events: &[MaskedTexts], erasure: &Erasure) -> Result<u64, StoreError>;
 
     /// Masks the reasons of these audit entries and returns the number of changed entries. Nothing else of an entry MUST be
     /// changed.

@@ -158,6 +158,8 @@ pub struct OutboxRow {
     pub released_time: Option<DateTime<Utc>>,
     /// Time at which texts of the row were masked ([`ErasureRepo`](super::ErasureRepo)).
     pub erased_time: Option<DateTime<Utc>>,
+    /// Reason of that erasure; `None` also if a process of outbox schema 15 masked them.
+    pub erased_reason: Option<String>,
     /// Time at which the row returned from the archive.
     pub restored_time: Option<DateTime<Utc>>,
 }

@@ -33,8 +33,10 @@ fn operator() -> Operator {
     }
 }
 
+const REASON: &str = "request of the reader";
+
 fn erasure() -> Action {
-    let reason = Reason::new("request of the reader".to_owned()).ok();
+    let reason = Reason::new(REASON.to_owned()).ok();
     Action { name: "readers.erase", selection: vec![("readerId".to_owned(), 3_i64.into())], reason }
 }
 
@@ -67,6 +69,7 @@ async fn settled_event_is_masked_once_and_its_late_message_is_a_duplicate() {
     assert_eq!(erased.left, [(KeptBecause::Failed, 1)].into());
     let row = library.row("e").await;
     assert_eq!((row.payload.as_str(), row.erased_time), (ERASED, Some(library.outbox.now())));
+    assert_eq!(row.erased_reason.as_deref(), Some(REASON));
     assert!(message.body.contains("Ann Smith"), "{}", message.body);
     library.inject(message);
     eventually(async || library.is_quiet().await).await;

@@ -140,6 +140,7 @@ fn baseline_message_has_same_bytes_as_service() {
             sent_time: None,
             released_time: None,
             erased_time: None,
+            erased_reason: None,
             restored_time: None,
         };
         let event = Event {

@@ -55,6 +55,9 @@ faults! { broken_by(Fault) {
     erasure_counts_unchanged_rows: ErasureCountsUnchangedRows breaks [
         "texts_of_settled_events_are_masked_once",
     ]
+    erasure_reason_is_lost: ErasureReasonIsLost breaks [
+        "texts_of_settled_events_are_masked_once",
+    ]
     reasons_are_not_erased: ReasonsAreNotErased breaks [
         "reasons_of_audit_entries_are_masked_once",
     ]

@@ -110,6 +110,7 @@ pub enum Fault {
     ErasureIsWrittenOutsideUnit,
     ErasureMasksOpenDeadLetters,
     ErasureCountsUnchangedRows,
+    ErasureReasonIsLost,
     ReasonsAreNotErased,
     ResponsesStartAgain,
     TitlesAreNotErased,

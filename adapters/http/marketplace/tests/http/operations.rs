@@ -37,7 +37,7 @@ async fn operator_lists_the_outbox_of_its_tenant() {
             "aggregateSeq": 1, "tenantId": 1, "status": "NEW", "retryCount": 0, "maxRetryCount": 3,
             "nextRetryTime": null, "lastError": null, "createTime": "2026-01-31T08:00:00.000000Z",
             "updateTime": "2026-01-31T08:00:00.000000Z", "sentTime": null, "releasedTime": null,
-            "erasedTime": null, "restoredTime": null, "waitsFor": null, "archiveFile": null, "traceId": "t-1",
+            "erasedTime": null, "erasedReason": null, "restoredTime": null, "waitsFor": null, "archiveFile": null, "traceId": "t-1",
             "idleConsumers": ["coupon", "points", "wallet", "webhooks"], "payload": payload
         })
     );

@@ -31,6 +31,8 @@ crate::views! {
         released_time: Option<Time>,
         /// Time at which texts of the event were masked, because a person was erased.
         erased_time: Option<Time>,
+        /// Why the person was erased.
+        erased_reason: Option<String>,
         /// Time at which the event returned from the archive; its retention time counts from then.
         restored_time: Option<Time>,
         /// Consumers that have no work with the event; it is not delivered to them.
@@ -114,6 +116,7 @@ impl From<ListedEvent> for EventView {
             sent_time: row.sent_time.map(Time),
             released_time: row.released_time.map(Time),
             erased_time: row.erased_time.map(Time),
+            erased_reason: row.erased_reason,
             restored_time: row.restored_time.map(Time),
             waits_for,
             archive_file,

@@ -1,11 +1,10 @@
 //! Erasure of texts.
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::MASK;
 use handover_outbox::ports::{
-    DeadLetterStatus, DeliveryState, ErasureRepo, MaskedTexts, StoreError, WebhookAttempt,
+    DeadLetterStatus, DeliveryState, Erasure, ErasureRepo, MaskedTexts, StoreError, WebhookAttempt,
 };
 
 use super::locks::Lock;
@@ -34,13 +33,13 @@ macro_rules! put {
 
 #[async_trait]
 impl<X: Tables> ErasureRepo for MemoryUnit<X> {
-    async fn erase_events(&mut self, events: &[MaskedTexts], at: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn erase_events(&mut self, events: &[MaskedTexts], erasure: &Erasure) -> Result<u64, StoreError> {
         let locks = self.read_outbox(|statement| events.iter().flat_map(|it| locks(statement, it)).collect());
         let locks = locks.await?;
         self.write_outbox(locks, |statement| {
             Ok(events
                 .iter()
-                .map(|texts| erase_outbox(statement, texts, at) + erase_effects(statement, texts))
+                .map(|texts| erase_outbox(statement, texts, erasure) + erase_effects(statement, texts))
                 .sum())
         })
         .await
@@ -74,7 +73,7 @@ fn locks(statement: &Statement<'_>, texts: &MaskedTexts) -> Vec<Lock> {
 }
 
 /// Masks the row of the event and its history.
-fn erase_outbox(statement: &mut Statement<'_>, texts: &MaskedTexts, at: DateTime<Utc>) -> u64 {
+fn erase_outbox(statement: &mut Statement<'_>, texts: &MaskedTexts, erasure: &Erasure) -> u64 {
     let mut changed = 0;
     let row = of_event(statement, &texts.event_id).filter(|row| row.status == OutboxStatus::Sent).cloned();
     if let Some(before) = row {
@@ -82,7 +81,8 @@ fn erase_outbox(statement: &mut Statement<'_>, texts: &MaskedTexts, at: DateTime
         after.payload.clone_from(&texts.payload);
         after.last_error = masked(&after.last_error);
         if after != before {
-            after.erased_time = Some(at);
+            after.erased_time = Some(erasure.at);
+            after.erased_reason = Some(erasure.reason.clone());
             statement.own.outbox.put(after);
             changed += 1;
         }

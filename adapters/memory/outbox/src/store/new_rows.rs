@@ -24,6 +24,7 @@ pub(super) fn new_row(id: i64, aggregate_seq: i64, event: &NewEvent) -> OutboxRo
         sent_time: None,
         released_time: None,
         erased_time: None,
+        erased_reason: None,
         restored_time: None,
     }
 }

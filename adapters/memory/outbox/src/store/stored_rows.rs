@@ -18,6 +18,7 @@ fn outbox_row(row: &OutboxRow) -> StoredRow {
         payload: String::new(),
         last_error: None,
         erased_time: None,
+        erased_reason: None,
         restored_time: None,
         ..row.clone()
     };
@@ -28,6 +29,7 @@ fn outbox_row(row: &OutboxRow) -> StoredRow {
         ("payload", text(&row.payload)),
         ("last_error", row.last_error.as_deref().and_then(text)),
         ("erased_time", row.erased_time.map(StoredValue::Time)),
+        ("erased_reason", row.erased_reason.as_deref().and_then(text)),
         ("row", text(&format!("{rest:?}"))),
     ])
 }
@@ -73,6 +75,7 @@ pub(super) fn interpreted(archived: &ArchivedRow, event: &StoredEvent) -> Option
         Some(StoredValue::Time(at)) => Some(*at),
         Some(StoredValue::Int(_) | StoredValue::Text(_)) | None => None,
     };
+    found.row.erased_reason = text_of(&event.row, "erased_reason");
     // The records are those of the file, whatever was archived.
     let ids: Vec<_> = event.records.iter().filter_map(|record| record.get("id")).collect();
     found.records.retain(|record| ids.contains(&&StoredValue::Int(record.id)));

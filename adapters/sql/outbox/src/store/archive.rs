@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Changed, EventWithRecords, FileErasure,
-    Numbered, OutboxFilter, StoreError, StoredEvent, StoredValue, UnrecordedFile, UnrecordedState,
+    ArchiveFile, ArchiveQueries, ArchiveRepo, ArchivedEvent, Changed, Erasure, EventWithRecords, Numbered,
+    OutboxFilter, StoreError, StoredEvent, StoredValue, UnrecordedFile, UnrecordedState,
 };
 
 use super::page::Page;
@@ -58,9 +58,9 @@ table! {
     }
 }
 
-fn erasure(row: Fields<'_>) -> Result<Option<FileErasure>, StoreError> {
+fn erasure(row: Fields<'_>) -> Result<Option<Erasure>, StoreError> {
     let reason = row.opt_string("erased_reason")?.unwrap_or_default();
-    Ok(row.opt_time("erased_time")?.map(|at| FileErasure { at, reason }))
+    Ok(row.opt_time("erased_time")?.map(|at| Erasure { at, reason }))
 }
 
 table! {

@@ -1,9 +1,8 @@
 //! Erasure of texts.
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use handover_outbox::MASK;
-use handover_outbox::ports::{ErasureRepo, MaskedTexts, StoreError};
+use handover_outbox::ports::{Erasure, ErasureRepo, MaskedTexts, StoreError};
 
 use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
@@ -20,18 +19,18 @@ fn has_text(column: &str) -> String {
 }
 
 /// The statements that mask the texts of an event. None of them changes a row that is masked.
-fn statements(dialect: &dyn Dialect, texts: &MaskedTexts, at: DateTime<Utc>) -> Vec<(String, Vec<Value>)> {
+fn statements(dialect: &dyn Dialect, texts: &MaskedTexts, erasure: &Erasure) -> Vec<(String, Vec<Value>)> {
     let MaskedTexts { event_id, payload, payload_hash, dead_letters, deliveries } = texts;
     let by_event = dialect.lock_index("uk_event_id");
     let status = dialect.unindexed("status");
     let mut statements = vec![(
         format!(
-            "UPDATE outbox_events {by_event} SET payload = ?, {}, erased_time = ? WHERE event_id = ? \
-             AND {status} = 'SENT' AND (payload <> ? OR {})",
+            "UPDATE outbox_events {by_event} SET payload = ?, {}, erased_time = ?, erased_reason = ? \
+             WHERE event_id = ? AND {status} = 'SENT' AND (payload <> ? OR {})",
             masked("last_error"),
             has_text("last_error"),
         ),
-        values![payload, at, event_id, payload],
+        values![payload, erasure.at, &erasure.reason, event_id, payload],
     )];
     let by_event = dialect.lock_index("idx_outbox_history");
     statements.push((
@@ -94,10 +93,10 @@ fn statements(dialect: &dyn Dialect, texts: &MaskedTexts, at: DateTime<Utc>) -> 
 
 #[async_trait]
 impl ErasureRepo for Session {
-    async fn erase_events(&mut self, events: &[MaskedTexts], at: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn erase_events(&mut self, events: &[MaskedTexts], erasure: &Erasure) -> Result<u64, StoreError> {
         let mut changed = 0;
         for texts in events {
-            for (sql, values) in statements(self.dialect, texts, at) {
+            for (sql, values) in statements(self.dialect, texts, erasure) {
                 changed += self.execute(&sql, values).await?;
             }
         }

@@ -37,6 +37,7 @@ table! {
         sent_time: opt_time("sent_time"),
         released_time: opt_time("released_time"),
         erased_time: opt_time("erased_time"),
+        erased_reason: opt_string("erased_reason"),
         restored_time: opt_time("restored_time"),
     }
 }

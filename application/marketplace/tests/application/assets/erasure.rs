@@ -194,6 +194,11 @@ async fn no_row_contains_a_text_about_an_erased_user() {
     let old = market.world.row("old").await;
     assert!(old.payload.contains("\"paymentMethod\":\"other\""), "{}", old.payload);
     assert_eq!(old.erased_time, Some(market.world.now()));
+    for (caller, why) in [(operator(), Some("ticket 4711")), (by(BUYER), None)] {
+        let timeline = market.app().operations.timeline(&caller, None, orders[0].id).await.unwrap();
+        let masked = timeline.items.iter().find(|item| item.what.starts_with("texts masked")).unwrap();
+        assert_eq!((masked.at, masked.detail.as_deref()), (market.world.now(), why));
+    }
     let entries = market.rows_with("users.erase");
     assert!(
         entries.iter().all(|entry| entry.contains("ticket 4711") && entry.contains("userId")),

@@ -25,8 +25,10 @@ use handover_outbox::archive::RetentionPolicy;
 /// Time after which a file that a process left is removed.
 const HOUR: Duration = Duration::from_secs(3_600);
 
+const REASON: &str = "request of the reader";
+
 fn erasure() -> Action {
-    let reason = Reason::new("request of the reader".to_owned()).ok();
+    let reason = Reason::new(REASON.to_owned()).ok();
     Action { name: "readers.erase", selection: vec![("readerId".to_owned(), 3_i64.into())], reason }
 }
 
@@ -70,7 +72,7 @@ impl Library {
         assert_eq!((after.len(), &after[0], &after[2]), (3, &before[0], &before[2]));
         let row = self.row("b").await;
         assert_eq!(row.payload, format!(r#"{{"reader":"{MASK}"}}"#));
-        assert!(row.erased_time.is_some());
+        assert_eq!((row.erased_time.is_some(), row.erased_reason.as_deref()), (true, Some(REASON)));
     }
 }
 
@@ -103,7 +105,7 @@ async fn texts_in_files_are_masked_once_and_other_events_stay() {
     assert!(second.name != first.name && second.name.starts_with("2026/02/04/"), "{second:?}");
     assert_eq!((second.events, second.done_time), (first.events, first.done_time));
     let at = library.outbox.now();
-    assert_eq!(second.erased, Some(FileErasure { at, reason: "request of the reader".to_owned() }));
+    assert_eq!(second.erased, Some(Erasure { at, reason: REASON.to_owned() }));
     let erased_time = format!(r#""erased_time":{{"time":"{}"}}"#, at.format("%Y-%m-%dT%H:%M:%S%.6fZ"));
     assert_eq!(files.lines().iter().filter(|line| line.contains(&erased_time)).count(), 1, "{erased_time}");
     assert_eq!(library.places().await, (0, 3));

@@ -332,6 +332,7 @@ impl SmallDay {
             sent_time: Some(self.now),
             released_time: None,
             erased_time: None,
+            erased_reason: None,
             restored_time: None,
         };
         self.database.events.push(row.clone());

@@ -2,8 +2,8 @@
 
 use handover_events::{AggregateRef, EventId};
 use handover_outbox::ports::{
-    ArchiveFile, ArchivedEvent, Changed, Consumption, FileErasure, NewEvent, Numbered, OutboxFilter,
-    StoreError, StoredEvent, StoredValue, UnrecordedFile, UnrecordedState,
+    ArchiveFile, ArchivedEvent, Changed, Consumption, Erasure, NewEvent, Numbered, OutboxFilter, StoreError,
+    StoredEvent, StoredValue, UnrecordedFile, UnrecordedState,
 };
 use tokio::sync::oneshot;
 
@@ -281,12 +281,15 @@ pub async fn masked_values_of_an_archived_event_are_restored(rig: &dyn StoreRig)
     read[0].row.insert("payload".to_owned(), text("{\"masked\":true}"));
     read[0].row.insert("last_error".to_owned(), text("***"));
     read[0].row.insert("erased_time".to_owned(), StoredValue::Time(later(2)));
+    read[0].row.insert("erased_reason".to_owned(), text("ticket 4711"));
     read[0].records[0].insert("consume_result".to_owned(), text("***"));
     let masked = view(rig).await.outbox_view().interpret_stored(&read).await.unwrap().remove(0).row;
     assert_eq!((masked.payload.as_str(), masked.erased_time), ("{\"masked\":true}", Some(later(2))));
+    assert_eq!(masked.erased_reason.as_deref(), Some("ticket 4711"));
     in_unit!(rig, |unit| unit.outbox().restore(&read, later(3)).await.unwrap());
     let restored = row(rig, "e").await;
     assert_eq!((restored.payload, restored.last_error), (masked.payload, Some("***".to_owned())));
+    assert_eq!((restored.erased_time, restored.erased_reason), (masked.erased_time, masked.erased_reason));
     let records = view(rig).await.outbox_view().consumed_of(&[event_id("e")]).await.unwrap();
     assert_eq!(records[0].consume_result.as_deref(), Some("***"));
 }
@@ -294,7 +297,7 @@ pub async fn masked_values_of_an_archived_event_are_restored(rig: &dyn StoreRig)
 /// A file is replaced if the record still has the name that the caller has read; what the record says about its events stays.
 pub async fn a_file_is_replaced_by_the_one_who_has_read_it(rig: &dyn StoreRig) {
     let id = in_unit!(rig, |unit| unit.outbox().add_archive_file(&file("a")).await.unwrap());
-    let erased = Some(FileErasure { at: later(2), reason: "ticket 4711".to_owned() });
+    let erased = Some(Erasure { at: later(2), reason: "ticket 4711".to_owned() });
     let to = ArchiveFile { bytes: 5, sha256: "cd".repeat(32), erased, first_id: 0, ..file("b") };
     for (from, changed) in [("a", Changed::One), ("a", Changed::None), ("A", Changed::None)] {
         let replaced =

@@ -3,7 +3,7 @@
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::MASK;
 use handover_outbox::ports::{
-    AfterAttempt, AuditEntry, AuditFilter, Consumption, DeadLetter, DeadLetterStatus, DeliveryState,
+    AfterAttempt, AuditEntry, AuditFilter, Consumption, DeadLetter, DeadLetterStatus, DeliveryState, Erasure,
     HistoryEntry, MaskedTexts, SettledDelivery, WebhookAttempt,
 };
 
@@ -34,8 +34,12 @@ fn texts(id: &str, delivery: i64) -> MaskedTexts {
     }
 }
 
+fn erasure() -> Erasure {
+    Erasure { at: later(9), reason: "ticket 4711".to_owned() }
+}
+
 async fn erase(rig: &dyn StoreRig, texts: &[MaskedTexts]) -> u64 {
-    in_unit!(rig, |unit| unit.outbox().erase_events(texts, later(9)).await.expect("texts are masked"))
+    in_unit!(rig, |unit| unit.outbox().erase_events(texts, &erasure()).await.expect("texts are masked"))
 }
 
 /// An event with a text in every table: publishing failed once, the consumer failed, its dead letter is open, and a delivery
@@ -97,7 +101,9 @@ pub async fn texts_of_settled_events_are_masked_once(rig: &dyn StoreRig) {
     assert_eq!(erase(rig, std::slice::from_ref(&masked)).await, 6);
     let after = row(rig, "e").await;
     assert_eq!((after.payload.as_str(), after.last_error.as_deref()), ("{\"masked\":true}", Some(MASK)));
-    assert_eq!((after.erased_time, after.update_time), (Some(later(9)), before.update_time));
+    let why = after.erased_reason.as_deref();
+    assert_eq!((after.erased_time, why), (Some(erasure().at), Some(erasure().reason.as_str())));
+    assert_eq!(after.update_time, before.update_time);
     assert_eq!(details(rig, "e").await, [Some(MASK.to_owned()), None]);
     let records = view(rig).await.outbox_view().consumed_of(&[event_id("e")]).await.unwrap();
     let loans = records.iter().find(|record| record.consumer == "loans").unwrap();
@@ -134,7 +140,7 @@ pub async fn a_dropped_unit_of_work_masks_nothing(rig: &dyn StoreRig) {
     settle_all(rig, "e").await;
     let before = row(rig, "e").await;
     let mut unit = begin(rig).await;
-    assert!(unit.outbox().erase_events(&[texts("e", id)], later(9)).await.unwrap() > 0);
+    assert!(unit.outbox().erase_events(&[texts("e", id)], &erasure()).await.unwrap() > 0);
     drop(unit);
     assert_eq!(row(rig, "e").await, before);
 }

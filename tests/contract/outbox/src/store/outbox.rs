@@ -56,6 +56,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
         sent_time: None,
         released_time: None,
         erased_time: None,
+        erased_reason: None,
         restored_time: None,
     }
 }

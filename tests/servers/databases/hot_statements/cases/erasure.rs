@@ -3,7 +3,7 @@
 use handover_contract::samples::{event_id, later, start, tenant};
 use handover_events::TenantId;
 use handover_outbox::ports::Store as _;
-use handover_outbox::ports::{AuditFilter, MaskedTexts};
+use handover_outbox::ports::{AuditFilter, Erasure, MaskedTexts};
 use marketplace::ports::FindingFilter;
 use marketplace_contract::samples::{order_id, product_id};
 
@@ -30,6 +30,10 @@ fn masked(id: &str, delivery: i64) -> MaskedTexts {
         dead_letters: vec![("a.queue".to_owned(), "{}".to_owned())],
         deliveries: vec![(delivery, "{}".to_owned())],
     }
+}
+
+fn erasure() -> Erasure {
+    Erasure { at: start(), reason: "ticket 4711".to_owned() }
 }
 
 pub(super) const CASES: &[Case] = &[
@@ -74,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
     )),
     unit!("masking the texts of events", ERASURE, |unit| unit
         .outbox()
-        .erase_events(&[masked("sent-7", 7), masked("sent-8", 8)], start())),
+        .erase_events(&[masked("sent-7", 7), masked("sent-8", 8)], &erasure())),
     unit!("masking the reasons of audit entries", ["outbox_audit_log_pkey", "PRIMARY"], |unit| unit
         .outbox()
         .erase_audit_reasons(&[7, 8, 9])),

@@ -1,15 +1,14 @@
 //! Faults of erasures.
 
-use chrono::{DateTime, Utc};
 use handover_outbox::ports::*;
 
 use super::super::{Fault, Unit, Wraps};
 
 impl ErasureRepoWrapper for Unit {
-    async fn erase_events(&mut self, events: &[MaskedTexts], at: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn erase_events(&mut self, events: &[MaskedTexts], erasure: &Erasure) -> Result<u64, StoreError> {
         if self.has(Fault::ErasureIsWrittenOutsideUnit) {
             let mut own = self.shared.inner.begin().await?;
-            let changed = own.outbox().erase_events(events, at).await?;
+            let changed = own.outbox().erase_events(events, erasure).await?;
             own.commit().await?;
             return Ok(changed);
         }
@@ -22,13 +21,17 @@ impl ErasureRepoWrapper for Unit {
                         from: vec![DeadLetterStatus::Open],
                         to: DeadLetterStatus::Discarded,
                         note: None,
-                        at,
+                        at: erasure.at,
                     };
                     let _: Changed = self.inner().outbox().decide(&decision).await?;
                 }
             }
         }
-        let changed = self.inner().outbox().erase_events(events, at).await?;
+        let mut erasure = erasure.clone();
+        if self.has(Fault::ErasureReasonIsLost) {
+            erasure.reason.clear();
+        }
+        let changed = self.inner().outbox().erase_events(events, &erasure).await?;
         Ok(if self.has(Fault::ErasureCountsUnchangedRows) { changed.max(1) } else { changed })
     }
 

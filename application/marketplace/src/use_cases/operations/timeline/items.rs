@@ -93,7 +93,9 @@ impl<'a> Items<'a> {
         let committed = new_item(row.create_time, TimelineKind::Event, what);
         self.push(&row.event_id, TimelineItem { detail, ..committed });
         if let Some(at) = row.erased_time {
-            self.push(&row.event_id, new_item(at, TimelineKind::Event, ERASED));
+            let detail = self.for_operators(row.erased_reason.clone());
+            let erased = TimelineItem { detail, ..new_item(at, TimelineKind::Event, ERASED) };
+            self.push(&row.event_id, erased);
         }
         let mut is_in_history = false;
         // An entry with a consumer is about a delivery.

@@ -1,0 +1,6 @@
+-- `0011_compatible_erasure.sql` explains the timeout.
+SET LOCAL lock_timeout = '2s';
+
+-- Reason of the last erasure that masked texts of the row, as in `outbox_archive_files`. NULL: texts were never masked, or by a process
+-- of an earlier version.
+ALTER TABLE outbox_events ADD COLUMN erased_reason TEXT;
