@@ -156,8 +156,8 @@ impl Outbox {
     /// Lets events exclude this queue of the topology: it gets no message of an event of which its consumer is one of the
     /// [`IdleConsumers`].
     ///
-    /// Every process needs this call. With RabbitMQ, add or remove it only while no relay of the application is running: the
-    /// messages of a relay that does not know of it do not enter the queue.
+    /// Every process needs this call. While a relay is live that does not know of it, or that knows other bindings of the queue, as
+    /// during a rolling deployment, the queue gets every message that matches its bindings.
     pub fn with_selective_queue(self, queue: &str) -> Outbox {
         let topology = Topology::clone(&self.topology).selective(queue);
         Outbox { topology: Arc::new(topology), ..self }
@@ -198,6 +198,11 @@ impl Outbox {
     /// behind requests.
     pub fn for_background_tasks(&self) -> Outbox {
         Outbox { tx: self.tx.for_background_tasks(), ..self.clone() }
+    }
+
+    /// Returns the same outbox with permits of its own for this many concurrent units of work ([`Tasks::with_own_units`](crate::Tasks::with_own_units)).
+    pub fn with_own_units(&self, max: usize) -> Outbox {
+        Outbox { tx: self.tx.with_own_units(max), ..self.clone() }
     }
 
     /// Name of the consumer of a queue.

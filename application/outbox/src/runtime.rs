@@ -22,7 +22,7 @@ use crate::wakeup::WakeupNotifier;
 /// Pause between two declarations of the topology, after the first one failed.
 const DECLARE_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// Pause before the topology is declared again while relays of an older version are live.
+/// Pause between two searches for relays that do not know the selective queues.
 const OLDER_RELAYS_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Pause before a task is restarted after a panic.
@@ -49,11 +49,11 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     register(outbox).await?;
     let topology = current_topology(outbox).await?;
     match broker_timeout(outbox.broker.declare(&topology)).await {
-        Ok(()) if topology.has_older_relays => declare_later(outbox),
+        Ok(()) if topology.has_selective_queues() => declare_later(outbox, Some(topology.has_older_relays)),
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
             outbox.outage.stops_consumers(&error);
-            declare_later(outbox);
+            declare_later(outbox, None);
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
@@ -65,37 +65,40 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     Ok(())
 }
 
-fn declare_later(outbox: &Outbox) {
+fn declare_later(outbox: &Outbox, declared: Option<bool>) {
     let waiting = outbox.clone();
-    keep_running(&outbox.tx, "topology", move || declare_until_done(waiting.clone()));
+    keep_running(&outbox.tx, "topology", move || keep_declared(waiting.clone(), declared));
 }
 
-/// The topology, and whether relays of an older version are live. While they are, messages also enter selective queues by
-/// their bindings, so that none of those that the older relays publish is lost.
+/// The topology, and whether relays are live that do not know its selective queues. While they are, messages also enter
+/// selective queues by their bindings, so that none of those that these relays publish is lost.
 async fn current_topology(outbox: &Outbox) -> Result<Topology, StoreError> {
     let mut topology = Topology::clone(&outbox.topology);
-    if topology.queues.iter().any(|spec| spec.is_selective) {
+    if topology.has_selective_queues() {
         let mut view = outbox.view().await?;
         let now = view.outbox_view().database_now().await?;
         let relays = view.outbox_view().heartbeats().await?;
-        topology.has_older_relays =
-            relays.iter().any(|relay| relay.alive_until > now && !relay.relay.knows_idle_consumers());
+        topology.has_older_relays = relays
+            .iter()
+            .any(|relay| relay.alive_until > now && !relay.relay.knows_selective_queues(&outbox.topology));
     }
     Ok(topology)
 }
 
-/// Declares the topology again until the broker has accepted it or the process stops. No time limit interrupts a
-/// declaration: a slow broker would never finish one.
-async fn declare_until_done(outbox: Outbox) {
+/// Declares the topology until the broker has accepted it or the process stops. With selective queues, it is declared again
+/// whenever the first relay that does not know them starts, and when the last one has ended: `declared` says whether there was
+/// one at the last declaration. No time limit interrupts a declaration: a slow broker would never finish one.
+async fn keep_declared(outbox: Outbox, mut declared: Option<bool>) {
     let stopping = outbox.stopping();
     let declaring = async {
         loop {
-            match declare_current(&outbox).await {
-                Ok(topology) => {
+            match declare_unless(&outbox, declared).await {
+                Ok(has_older_relays) => {
                     outbox.outage.reachable();
-                    if !topology.has_older_relays {
+                    if !outbox.topology.has_selective_queues() {
                         return;
                     }
+                    declared = Some(has_older_relays);
                     outbox.sleep(OLDER_RELAYS_AGAIN_AFTER).await;
                 }
                 Err(error) => {
@@ -114,10 +117,13 @@ async fn declare_until_done(outbox: Outbox) {
     }
 }
 
-async fn declare_current(outbox: &Outbox) -> Result<Topology, PrepareError> {
+/// Declares the topology, unless it was declared with the same relays. Returns whether there are relays that do not know it.
+async fn declare_unless(outbox: &Outbox, declared: Option<bool>) -> Result<bool, PrepareError> {
     let topology = current_topology(outbox).await?;
-    outbox.broker.declare(&topology).await?;
-    Ok(topology)
+    if declared != Some(topology.has_older_relays) {
+        outbox.broker.declare(&topology).await?;
+    }
+    Ok(topology.has_older_relays)
 }
 
 /// Starts a relay under a new random id.
@@ -126,7 +132,7 @@ pub fn start_relay(outbox: &Outbox, wake: &WakeupNotifier, settings: &RelaySetti
     let wake = wake.clone();
     let settings = settings.clone();
     keep_running(&outbox.tx, "relay", move || {
-        let id = RelayId::new(relay.tx.random().next());
+        let id = RelayId::new(relay.tx.random().next(), &relay.topology);
         Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
     });
 }

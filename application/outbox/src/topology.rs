@@ -1,6 +1,9 @@
 //! Exchange, queues and bindings that a service needs from its broker.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use crate::storable_text::hash;
 
 /// A queue with its bindings and dead-letter settings. Dead letters always pass through the topic exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +35,9 @@ pub struct Topology {
     pub dead_letter_queue: String,
     /// Routing key for dead letters.
     pub dead_letter_key: String,
-    /// Whether relays are live that exclude no queue because they are of an older version. A broker then delivers their
-    /// messages by the bindings alone, also to selective queues.
+    /// Whether relays are live whose messages do not name the selective queues of this topology, because they are of an older
+    /// version, or of a program with other consumers or event types. A broker then delivers messages by the bindings, also to
+    /// selective queues.
     pub has_older_relays: bool,
 }
 
@@ -55,6 +59,22 @@ impl Topology {
             dead_letter_key: dead_letter_key.to_owned(),
             has_older_relays: false,
         }
+    }
+
+    /// Whether a queue is selective.
+    pub fn has_selective_queues(&self) -> bool {
+        self.queues.iter().any(|spec| spec.is_selective)
+    }
+
+    /// Eight hexadecimal digits that are equal for topologies with the same selective queues and bindings.
+    pub(crate) fn selective_digest(&self) -> String {
+        let selective = self.queues.iter().filter(|spec| spec.is_selective);
+        let bound: BTreeSet<(&str, &str)> = selective
+            .flat_map(|spec| spec.bindings.iter().map(|pattern| (spec.name.as_str(), pattern.as_str())))
+            .collect();
+        let mut digest = hash(&format!("{bound:?}"));
+        digest.truncate(8);
+        digest
     }
 
     /// Adds the queue of a consumer. Messages that the consumer rejects are dead-lettered.

@@ -71,7 +71,7 @@ pub(crate) async fn drain(
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, None);
     let settings = RelaySettings { batch, ..fixture.config.settings.relay.clone() };
-    let id = RelayId::new(app.tx.random().next());
+    let id = RelayId::new(app.tx.random().next(), app.outbox.topology());
     let mut connection = fixture.connection().await?;
     let memory_before = memory::start();
     fixture.statements.reset();

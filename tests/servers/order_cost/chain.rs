@@ -90,7 +90,12 @@ impl Chain {
         let relay_wakeup = WakeupNotifier::default();
         let settings =
             RelaySettings { scan_interval: RELAY_IDLE, lease_ms: LEASE_MS, ..RelaySettings::default() };
-        let relay = Relay::new(app.outbox.clone(), relay_wakeup.clone(), RelayId::new(1), settings);
+        let relay = Relay::new(
+            app.outbox.clone(),
+            relay_wakeup.clone(),
+            RelayId::new(1, app.outbox.topology()),
+            settings,
+        );
         drop(app.tx.spawn(relay.run()));
         clock.wait_for_idle_relay(1).await;
         runtime::start_consumers(&app.outbox, app.bound(), &ConsumerSettings::default());

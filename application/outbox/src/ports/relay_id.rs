@@ -1,8 +1,10 @@
-//! Ids of relays, and the versions that they name.
+//! Ids of relays, and what they say about the messages of the relay.
 
 use std::fmt;
 
-/// Identifies one run of one relay, and names the version of the outbox that the relay knows.
+use crate::topology::Topology;
+
+/// Identifies one run of one relay, and names the version of the outbox and the selective queues that the relay knows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelayId(pub String);
 
@@ -12,9 +14,10 @@ const TEXT_KEYS: u32 = 4;
 const IDLE_CONSUMERS: u32 = 5;
 
 impl RelayId {
-    /// The id of a relay of this version.
-    pub fn new(random: u64) -> RelayId {
-        RelayId(format!("relay-v{IDLE_CONSUMERS}-{random:016x}"))
+    /// The id of a relay of this version with this topology.
+    pub fn new(random: u64, topology: &Topology) -> RelayId {
+        let selective = topology.selective_digest();
+        RelayId(format!("relay-v{IDLE_CONSUMERS}-{selective}-{random:016x}"))
     }
 
     /// Whether the relay knows text keys of aggregates. A relay of an older version, whose id names no version, would
@@ -23,15 +26,22 @@ impl RelayId {
         self.is_at_least(TEXT_KEYS)
     }
 
-    /// Whether the messages of the relay name the selective queues that they enter. Those of an older version enter queues by
-    /// their bindings alone.
-    pub fn knows_idle_consumers(&self) -> bool {
-        self.is_at_least(IDLE_CONSUMERS)
+    /// Whether the messages of the relay name the selective queues of this topology that they enter. Those of an older version, or
+    /// of a program with other consumers or event types, enter some of them by their bindings alone.
+    pub fn knows_selective_queues(&self, topology: &Topology) -> bool {
+        let selective =
+            self.parts().and_then(|(_, rest)| rest.split_once('-')).map(|(selective, _)| selective);
+        self.is_at_least(IDLE_CONSUMERS) && selective == Some(topology.selective_digest().as_str())
     }
 
     fn is_at_least(&self, first: u32) -> bool {
-        let version = self.0.strip_prefix("relay-v").and_then(|rest| rest.split_once('-'));
-        version.and_then(|(version, _)| version.parse().ok()).is_some_and(|version: u32| version >= first)
+        self.parts().is_some_and(|(version, _)| version >= first)
+    }
+
+    /// The version, and what follows it.
+    fn parts(&self) -> Option<(u32, &str)> {
+        let (version, rest) = self.0.strip_prefix("relay-v")?.split_once('-')?;
+        Some((version.parse().ok()?, rest))
     }
 }
 

@@ -67,13 +67,20 @@ impl BrokerWrapper for Declarations {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bindings_of_a_selective_queue_stay_in_effect_while_an_older_relay_is_live() {
-    for (relay, expected) in [("relay-v4-0", vec![true, false]), ("relay-v5-0", vec![false])] {
+async fn bindings_of_a_selective_queue_are_in_effect_while_a_relay_is_live_that_does_not_know_them() {
+    // Of a process of the previous version of the service, in which the consumer did not take LOAN_NOTED.
+    let previous = Topology::new("library.events", "library.dead", "dead").with(QUEUE, &["book.lent"]);
+    for (relay, expected) in [
+        (RelayId("relay-v4-0".to_owned()), vec![true, false]),
+        (RelayId("relay-v5-0".to_owned()), vec![true, false]),
+        (RelayId::new(0, &previous.selective(QUEUE)), vec![true, false]),
+        (RelayId::new(0, library().outbox.topology()), vec![false]),
+    ] {
         let mut library = library();
         let broker =
             Arc::new(Declarations { inner: library.broker.clone(), had_older_relays: Mutex::default() });
         let mut unit = library.tx.begin().await.unwrap();
-        unit.outbox().heartbeat(&RelayId(relay.to_owned()), 30_000).await.unwrap();
+        unit.outbox().heartbeat(&relay, 30_000).await.unwrap();
         unit.commit().await.unwrap();
         library.outbox.broker = Arc::clone(&broker) as Arc<_>;
         library.prepare().await;
@@ -81,5 +88,12 @@ async fn bindings_of_a_selective_queue_stay_in_effect_while_an_older_relay_is_li
         let mut seen = broker.had_older_relays.lock().unwrap().clone();
         seen.dedup();
         assert_eq!(seen, expected, "{relay}");
+        // As after a step back to the previous version.
+        let mut unit = library.tx.begin().await.unwrap();
+        unit.outbox().heartbeat(&RelayId("relay-v4-1".to_owned()), 30_000).await.unwrap();
+        unit.commit().await.unwrap();
+        library.outbox.sleep(Duration::from_secs(120)).await;
+        let seen = broker.had_older_relays.lock().unwrap().clone();
+        assert_eq!(seen[seen.len() - 2..], [true, false], "{relay}");
     }
 }

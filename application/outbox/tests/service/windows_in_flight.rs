@@ -224,7 +224,11 @@ async fn results_of_both_windows_are_discarded_if_their_partitions_were_lost() {
     pipeline.assert_windows(&[&["1-1", "2-1"], &["3-1", "4-1"]]).await;
     let mut unit = pipeline.library.tx.begin().await.unwrap();
     for lease in pipeline.owned().await {
-        let taken = unit.outbox().acquire_partition(&RelayId::new(99), &lease, 60_000).await.unwrap();
+        let taken = unit
+            .outbox()
+            .acquire_partition(&RelayId::new(99, pipeline.library.outbox.topology()), &lease, 60_000)
+            .await
+            .unwrap();
         assert_eq!(taken, Changed::One);
     }
     unit.commit().await.unwrap();

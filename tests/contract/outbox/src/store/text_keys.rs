@@ -8,6 +8,8 @@ use handover_outbox::ports::{
     ConsumedFilter, DueQuery, NewEvent, OlderRelay, OnFailed, OutboxFilter, RelayId, StoreError,
 };
 
+use handover_outbox::topology::Topology;
+
 use super::super::within;
 use super::consume::record;
 use super::outbox::{append, as_new, row};
@@ -157,7 +159,7 @@ pub async fn a_text_key_is_refused_while_a_relay_of_an_older_version_is_live(rig
     const MINUTE: u32 = 60_000;
     let older = ["relay-0123456789abcdef", "relay-v3-0123456789abcdef"].map(|id| RelayId(id.to_owned()));
     in_unit!(rig, |unit| {
-        unit.outbox().heartbeat(&RelayId::new(1), 9 * MINUTE).await.unwrap();
+        unit.outbox().heartbeat(&RelayId::new(1, &Topology::new("e", "q", "k")), 9 * MINUTE).await.unwrap();
         unit.outbox().heartbeat(&older[0], 9 * MINUTE).await.unwrap();
         unit.outbox().heartbeat(&older[1], MINUTE).await.unwrap();
     });
