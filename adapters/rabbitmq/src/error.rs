@@ -53,6 +53,10 @@ impl RabbitError {
         match self.reply() {
             None => ErrorClass::Unreachable,
             Some(error) => match error.get_id() {
+                // Connections of another process may end.
+                code::NOT_ALLOWED if error.get_message().as_str().contains("connection limit") => {
+                    ErrorClass::Unreachable
+                }
                 code::ACCESS_REFUSED | code::NOT_ALLOWED => ErrorClass::Denied,
                 code::NOT_FOUND => ErrorClass::NotFound,
                 code::CONTENT_TOO_LARGE
@@ -138,8 +142,8 @@ pub(crate) async fn with_timeout<T>(
 mod tests {
     use super::*;
 
-    fn reply_error(id: u16) -> RabbitError {
-        let reply = AMQPError::from_id(id, "server text".into()).unwrap();
+    fn reply_error(id: u16, text: &str) -> RabbitError {
+        let reply = AMQPError::from_id(id, text.into()).unwrap();
         RabbitError::Lapin(ErrorKind::ProtocolError(reply).into())
     }
 
@@ -155,9 +159,11 @@ mod tests {
             (501, ErrorClass::Invalid),
         ];
         for (id, class) in classes {
-            assert_eq!(reply_error(id).class(), class, "{id}");
-            assert_eq!(reply_error(id).to_string(), "server text");
+            assert_eq!(reply_error(id, "server text").class(), class, "{id}");
+            assert_eq!(reply_error(id, "server text").to_string(), "server text");
         }
+        let limit = "NOT_ALLOWED - access to vhost '/' refused for user 'a': connection limit (2) is reached";
+        assert_eq!(reply_error(530, limit).class(), ErrorClass::Unreachable);
         assert_eq!(
             RabbitError::Lapin(ErrorKind::MissingHeartbeatError.into()).class(),
             ErrorClass::Unreachable

@@ -133,6 +133,8 @@ impl Broker for RabbitBroker {
     /// Stores the topology even if the server is unreachable: the watch task declares it when a connection is
     /// established.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
+        // Held until the topology is the one that is maintained.
+        let _turn = self.shared.declaring.lock().await;
         let declaring = async {
             let link =
                 self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;

@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) consuming: Arc<Connector>,
     /// Wakes the watch task when a connection was opened or an object may have disappeared from the server.
     pub(crate) recheck: Arc<Notify>,
+    /// Held during a declaration, so that no earlier topology is declared after a later one.
+    pub(crate) declaring: tokio::sync::Mutex<()>,
     /// The channel on which the load of queues is counted, which happens often, and its connection.
     counting: tokio::sync::Mutex<Option<(Arc<Link>, Channel)>>,
     topology: Mutex<Option<Maintained>>,
@@ -48,6 +50,7 @@ impl Shared {
             consuming: connector("consuming"),
             settings: Arc::clone(&settings),
             recheck,
+            declaring: tokio::sync::Mutex::default(),
             counting: tokio::sync::Mutex::default(),
             topology: Mutex::default(),
             buffers: Mutex::default(),
@@ -85,14 +88,17 @@ impl Shared {
         lock(&self.topology).as_ref().map(|maintained| Arc::clone(&maintained.topology))
     }
 
-    /// Adds a topology to maintain. Queues of earlier topologies with the same exchange are kept.
-    pub(crate) fn add_topology(&self, added: &Topology, is_declared: bool) {
+    /// Adds a topology to maintain. Queues of earlier topologies with the same exchange are kept. If the server has accepted each
+    /// queue before, messages are published also after a declaration that was not answered.
+    pub(crate) fn add_topology(&self, added: &Topology, mut is_declared: bool) {
         let mut maintained = lock(&self.topology);
         let mut merged = added.clone();
-        let earlier = maintained.as_ref().map(|earlier| &earlier.topology);
-        if let Some(earlier) = earlier.filter(|earlier| earlier.exchange == added.exchange) {
+        if let Some(earlier) = maintained.as_ref().filter(|it| it.topology.exchange == added.exchange) {
+            let earlier_queues = &earlier.topology.queues;
+            is_declared |=
+                earlier.is_declared && added.queues.iter().all(|spec| earlier_queues.contains(spec));
             let new = |name: &str| !added.queues.iter().any(|spec| spec.name == name);
-            merged.queues.extend(earlier.queues.iter().filter(|spec| new(&spec.name)).cloned());
+            merged.queues.extend(earlier_queues.iter().filter(|spec| new(&spec.name)).cloned());
         }
         *maintained = Some(Maintained { topology: Arc::new(merged), is_declared });
     }
