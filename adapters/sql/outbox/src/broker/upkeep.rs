@@ -131,7 +131,8 @@ impl Inner {
 
     /// Moves one batch of messages that have expired.
     async fn expire(&self, now: DateTime<Utc>) -> Result<(), StoreError> {
-        let routes = self.routes().await?;
+        // Not from the cache: a message of a queue that another process has just declared must not be dropped.
+        let routes = self.read_routes().await?;
         let mut session = self.store.transaction().await?;
         let sql = format!(
             "SELECT {COLUMNS} FROM outbox_broker_messages {key} WHERE expires_at <= ? AND session_id IS NULL \
