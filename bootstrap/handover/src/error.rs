@@ -241,9 +241,13 @@ pub enum Error {
 
 /// What to do about an error of the database.
 fn remedy(error: &StoreError) -> &'static str {
-    match error.system_fault() {
-        Some(fault) => fault.kind.remedy(),
-        None => "check that the database accepts connections with the options of the pool",
+    match (error.system_fault(), error) {
+        (Some(fault), _) => fault.kind.remedy(),
+        (None, StoreError::Transient(_)) => "another transaction holds a lock; try it again",
+        (None, StoreError::Backend(_)) => {
+            "correct what the message of the database says, such as a missing right to create tables in the schema"
+        }
+        (None, _) => "check that the database accepts connections with the options of the pool",
     }
 }
 

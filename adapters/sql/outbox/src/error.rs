@@ -32,12 +32,21 @@ pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -
             ErrorClass::UniqueViolation => StoreError::Conflict { what: violated_key(reported) },
             ErrorClass::Transient => StoreError::Transient(Box::new(error)),
             ErrorClass::Unavailable => StoreError::Unavailable(Box::new(error)),
-            ErrorClass::Fault(kind) => fault(kind, false, error),
-            ErrorClass::RolledBack(kind) => fault(kind, true, error),
+            ErrorClass::Fault(kind) => system_fault(kind, false, Box::new(error)),
+            ErrorClass::RolledBack(kind) => system_fault(kind, true, Box::new(error)),
             ErrorClass::Permanent => StoreError::Backend(Box::new(error)),
         };
     }
-    let is_unavailable = matches!(
+    if is_unavailable(&error) {
+        StoreError::Unavailable(Box::new(error))
+    } else {
+        StoreError::Backend(Box::new(error))
+    }
+}
+
+/// Whether an error that the database did not report means that it cannot be reached now.
+pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
+    matches!(
         error,
         sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -45,12 +54,7 @@ pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
-    );
-    if is_unavailable {
-        StoreError::Unavailable(Box::new(error))
-    } else {
-        StoreError::Backend(Box::new(error))
-    }
+    )
 }
 
 /// Converts the error of a migration. An outage is returned as an outage. If a statement of a migration failed for
@@ -81,8 +85,12 @@ pub(crate) fn migration_error(
     StoreError::Backend(Box::new(error))
 }
 
-fn fault(kind: SystemFaultKind, is_rolled_back: bool, error: sqlx::Error) -> StoreError {
-    StoreError::Unavailable(Box::new(SystemFault { kind, is_rolled_back, cause: Box::new(error) }))
+pub(crate) fn system_fault(
+    kind: SystemFaultKind,
+    is_rolled_back: bool,
+    cause: Box<dyn std::error::Error + Send + Sync>,
+) -> StoreError {
+    StoreError::Unavailable(Box::new(SystemFault { kind, is_rolled_back, cause }))
 }
 
 /// The error of the driver in a store error.
@@ -131,10 +139,10 @@ mod tests {
 
     #[test]
     fn commit_is_known_to_be_rolled_back_only_after_errors_that_prove_it() {
-        let error = || sqlx::Error::PoolClosed;
-        let refused = commit_error(fault(SystemFaultKind::ReadOnly, true, error()));
+        let error = || Box::new(sqlx::Error::PoolClosed);
+        let refused = commit_error(system_fault(SystemFaultKind::ReadOnly, true, error()));
         assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
-        let unknown = commit_error(fault(SystemFaultKind::Storage, false, error()));
+        let unknown = commit_error(system_fault(SystemFaultKind::Storage, false, error()));
         assert!(matches!(unknown, StoreError::CommitUnknown(_)), "{unknown:?}");
         assert_eq!(unknown.system_fault().unwrap().kind, SystemFaultKind::Storage);
         let lost = commit_error(StoreError::Unavailable("connection lost".into()));

@@ -10,7 +10,7 @@ use crate::engine::postgres;
 use crate::engine::sqlite;
 #[cfg(feature = "mysql")]
 use crate::engine::{mysql, mysql_error};
-use crate::error::{ErrorClass, store_error};
+use crate::error::{ErrorClass, is_unavailable, store_error, system_fault};
 
 /// A unit of work that lends its connection: `C` is a connection of sqlx, such as `PgConnection`.
 #[async_trait]
@@ -42,6 +42,25 @@ pub fn lent_error(error: sqlx::Error) -> StoreError {
     match error.system_fault() {
         Some(fault) if fault.kind == SystemFaultKind::Schema => StoreError::Backend(error.to_string().into()),
         Some(_) | None => error,
+    }
+}
+
+/// What [`lent_error`] returns for an error that an application has wrapped in its own, which this text describes: `None` if it
+/// counts as an attempt.
+pub fn lent_outage(error: &sqlx::Error, text: &str) -> Option<StoreError> {
+    match error.as_database_error() {
+        Some(reported) if exceeds_time_limit(reported) => None,
+        Some(reported) => match classify(reported) {
+            ErrorClass::Transient => Some(StoreError::Transient(text.into())),
+            ErrorClass::Unavailable => Some(StoreError::Unavailable(text.into())),
+            ErrorClass::Fault(SystemFaultKind::Schema) | ErrorClass::RolledBack(SystemFaultKind::Schema) => {
+                None
+            }
+            ErrorClass::Fault(kind) => Some(system_fault(kind, false, text.into())),
+            ErrorClass::RolledBack(kind) => Some(system_fault(kind, true, text.into())),
+            ErrorClass::UniqueViolation | ErrorClass::Permanent => None,
+        },
+        None => is_unavailable(error).then(|| StoreError::Unavailable(text.into())),
     }
 }
 

@@ -62,7 +62,7 @@ pub use engine::sqlite::{ForeignLog, SqliteOptions};
 pub use engine_info::{ServerInfo, UnsuitableSetting};
 #[doc(hidden)]
 pub use handover_outbox::ports::StoreError;
-pub use lending::{HasConnection, lent_error};
+pub use lending::{HasConnection, lent_error, lent_outage};
 pub use migrations::{ExpectedSchema, MigrationFile, Migrations};
 pub use pending::PendingMigration;
 pub use pools::METRICS;

@@ -36,7 +36,7 @@ macro_rules! ensure {
 ///
 /// `?` creates it from any error: the event is then retried as the consumer's [`Handlers::retry`](super::Handlers::retry) says, and after the last
 /// attempt it becomes a dead letter. An outage of the database, a deadlock and a serialization failure do not count as an
-/// attempt.
+/// attempt, also if they are the [`source`](std::error::Error::source) of your own error.
 ///
 /// ```
 /// use handover::{Event, HandlerError};
@@ -96,9 +96,30 @@ impl HandlerError {
         };
         match cause.downcast::<StoreError>() {
             Ok(error) => StoredError::Store(*error),
-            Err(cause) => StoredError::Recoverable(with_causes(cause.as_ref())),
+            Err(cause) => {
+                let text = with_causes(cause.as_ref());
+                let mut next = cause.source();
+                while let Some(source) = next {
+                    if let Some(outage) = outage(source, &text) {
+                        return StoredError::Store(outage);
+                    }
+                    next = source.source();
+                }
+                StoredError::Recoverable(text)
+            }
         }
     }
+}
+
+/// The outage of the database that this error is, described by this text.
+fn outage(error: &(dyn StdError + 'static), text: &str) -> Option<StoreError> {
+    #[cfg(feature = "sqlx")]
+    if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+        return handover_sql::lent_outage(error, text);
+    }
+    let is_outage = error.downcast_ref::<StoreError>().is_some_and(StoreError::is_outage)
+        || error.downcast_ref::<EnqueueError>().is_some_and(EnqueueError::is_transient);
+    is_outage.then(|| StoreError::Unavailable(text.into()))
 }
 
 /// An error and its causes as one line. A cause that the text before it contains is not repeated.

@@ -85,6 +85,37 @@ async fn effects_of_failed_attempts_are_rolled_back() -> TestResult {
     Ok(())
 }
 
+/// An error of the service.
+#[derive(Debug, thiserror::Error)]
+#[error("the reminder cannot be written")]
+struct NotWritten(#[source] sqlx::Error);
+
+async fn lose_database_twice(
+    event: Event<BookLent>,
+    connection: &mut SqliteConnection,
+    calls: Data<Calls>,
+) -> Result<(), NotWritten> {
+    if calls.count() < 3 {
+        return Err(NotWritten(sqlx::Error::PoolTimedOut));
+    }
+    note(connection, event.event_id(), &event.reader).await.map_err(NotWritten)
+}
+
+#[tokio::test]
+async fn outage_within_an_error_of_the_service_is_no_attempt() -> TestResult {
+    let library = Library::open().await?;
+    let once = RetryPolicy::consumer(Duration::from_millis(1), Duration::from_millis(1), 0);
+    let functions = in_transaction(lose_database_twice).retry(once);
+    let builder = library.builder().data(Calls::default()).consumer("reminders", functions);
+    let (outbox, running) = library.start(builder).await?;
+    library.lend(&outbox, BookLent::to("ann")).await?;
+    library.consumed("SUCCESS", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    assert_eq!(library.count("SELECT attempts FROM event_consume_log").await?, 1);
+    assert_eq!(library.notes().await?, ["ann"]);
+    Ok(())
+}
+
 /// Commits a nested transaction, then fails.
 async fn nest(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
     let mut nested = connection.begin().await?;
