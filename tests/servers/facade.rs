@@ -204,7 +204,16 @@ macro_rules! on_server {
                 first.commit().await?;
                 let event: String =
                     sqlx::query_scalar("SELECT event_id FROM outbox_events").fetch_one(&service.pool).await?;
-                let (mut left, mut right) = (service.pool.begin().await?, service.pool.begin().await?);
+                // The default of the server.
+                let level = match $kind {
+                    ServerKind::MariaDb => "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+                    ServerKind::Postgres => "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                };
+                let mut connections = (service.pool.acquire().await?, service.pool.acquire().await?);
+                sqlx::raw_sql(level).execute(&mut *connections.0).await?;
+                sqlx::raw_sql(level).execute(&mut *connections.1).await?;
+                let mut left = connections.0.begin().await?;
+                let mut right = connections.1.begin().await?;
                 outbox.enqueue(&mut left, moved("a", 2)).await?;
                 for (shelf, other) in [("b", "c"), ("d", "e"), ("f", "g")] {
                     outbox.enqueue(&mut left, moved(shelf, 1)).await?;
@@ -233,7 +242,7 @@ macro_rules! on_server {
                 let enqueued = outbox.enqueue(&mut tx, BookLent::to(&"x".repeat(65_536))).await;
                 match ($kind, enqueued) {
                     (ServerKind::MariaDb, Err(refused)) => {
-                        let why = "the payload of book.lent has 65593 bytes, and the column has at most 65535";
+                        let why = "the payload of book.lent has 65595 bytes, and the column has at most 65535";
                         assert!(refused.to_string().contains(why) && !refused.is_transient(), "{refused}");
                     }
                     (ServerKind::Postgres, Ok(_)) => {}
@@ -293,6 +302,47 @@ macro_rules! on_server {
                 assert_eq!(service.settled(1).await?, records);
                 running.stop(TIME_LIMIT).await?;
                 assert_eq!(service.notes().await?.len(), notes);
+                Ok(())
+            }
+
+            /// Keeps its connection until its time limit ends.
+            async fn hang(_: Event<BookLent>, _: &mut $connection) -> handover::Result {
+                std::future::pending().await
+            }
+
+            async fn see(_: Event<ShelfMoved>, is_seen: Data<Arc<AtomicBool>>) -> handover::Result {
+                is_seen.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+
+            #[tokio::test]
+            async fn handlers_that_hang_leave_connections_to_the_relay() -> TestResult {
+                const BOOKS: u128 = 20;
+                let service = Service::<$engine>::new().await?;
+                let is_seen = Arc::new(AtomicBool::new(false));
+                let hanging = in_transaction(hang).timeout(Duration::from_secs(1)).retry(one_retry());
+                let builder = service.builder().data(Arc::clone(&is_seen)).consumer("reminders", hanging);
+                let (outbox, running) = service.start(builder.consumer("shelves", at_least_once(see))).await?;
+                for book in 0..BOOKS {
+                    let book = Uuid::from_u128(book);
+                    service.enqueue(&outbox, BookLent { book, reader: "ann".to_owned() }).await?;
+                }
+                let count = async |condition: &str| -> Result<i64, sqlx::Error> {
+                    let sql = format!("SELECT count(*) FROM event_consume_log WHERE {condition}");
+                    sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&service.pool).await
+                };
+                // Then the events are applied one by one, all at the same time.
+                while count("attempts > 0").await? < 3 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                let mut tx = service.pool.begin().await?;
+                outbox.enqueue(&mut tx, ShelfMoved { shelf: "a".to_owned(), step: 1 }).await?;
+                tx.commit().await?;
+                while !is_seen.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                assert!(count("status = 'DEAD'").await? < i64::try_from(BOOKS)?, "the relay waited for the handlers");
+                running.stop(TIME_LIMIT).await?;
                 Ok(())
             }
 

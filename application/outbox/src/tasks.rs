@@ -80,6 +80,12 @@ impl Tasks {
         Tasks { units: Arc::clone(&self.background_units), ..self.clone() }
     }
 
+    /// A clone that has permits of its own, for at most this many concurrent units of work: so that they do not take all
+    /// connections of a pool.
+    pub fn with_own_units(&self, max: usize) -> Tasks {
+        Tasks { units: Arc::new(Semaphore::new(max)), ..self.clone() }
+    }
+
     /// Token that is cancelled when the process has to stop: accept no new work, finish work in progress.
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping

@@ -201,6 +201,11 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
     pub fn for_background_tasks(&self) -> Transactor<U, V> {
         Transactor { tasks: self.tasks.for_background_tasks(), ..self.clone() }
     }
+
+    /// A transactor with permits of its own for this many concurrent units of work ([`Tasks::with_own_units`]).
+    pub fn with_own_units(&self, max: usize) -> Transactor<U, V> {
+        Transactor { tasks: self.tasks.with_own_units(max), ..self.clone() }
+    }
 }
 
 impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static> Transactor<U, V> {

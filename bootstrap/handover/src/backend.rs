@@ -95,6 +95,11 @@ pub(crate) trait OpenStore: Send + Sync {
     /// Exchanges wake-up notifications with the other processes while it is polled.
     async fn watch(&self);
 
+    /// Number of units of work that consumers may run at the same time, so that the relay gets a connection, too.
+    fn consumer_units(&self) -> usize {
+        handover_outbox::MAX_UNITS
+    }
+
     /// The health of the database.
     fn monitor(&self) -> Arc<dyn DatabaseMonitor>;
 

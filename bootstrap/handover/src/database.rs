@@ -50,6 +50,20 @@ impl Location {
         }
     }
 
+    /// Number of units of work of consumers at the same time. Handlers take as long as they like, and connections are given in the
+    /// order in which they are asked for: without this limit, relay and broker would wait for all handlers.
+    fn consumer_units(&self, connections: NonZeroU32) -> usize {
+        match self {
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Location::Server(_) => {
+                let left = connections.get().saturating_sub(CONNECTIONS_OF_RELAY).max(1);
+                usize::try_from(left).unwrap_or(usize::MAX)
+            }
+            #[cfg(feature = "sqlite")]
+            Location::File(_) => UNITS_OF_FILE,
+        }
+    }
+
     /// Opens a pool of its own, with at most this many connections to a server.
     #[cfg_attr(
         not(any(feature = "mysql", feature = "postgres")),
@@ -125,7 +139,9 @@ impl<DB: Database> Backend for DB {
         let Needs { clock, random, .. } = &place.needs;
         let port = Arc::new(store.clone());
         let tx = Transactor::new(port, clock.port(), Arc::clone(random), Tasks::default());
-        Ok(Opened { tx, broker, wake, store: Arc::new(OpenDatabase { store, hinted: AtomicU64::new(0) }) })
+        let consumer_units = place.location.consumer_units(place.connections);
+        let store = Arc::new(OpenDatabase { store, hinted: AtomicU64::new(0), consumer_units });
+        Ok(Opened { tx, broker, wake, store })
     }
 
     async fn transaction(unit: &mut Session) -> Result<&mut DB::Connection, StoreError> {
@@ -174,6 +190,14 @@ async fn check(store: &SqlStore) -> Result<(), Error> {
     }
 }
 
+/// Connections that consumers leave to the relay, and to the broker in the database.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+const CONNECTIONS_OF_RELAY: u32 = 2;
+
+/// Units of work of consumers that wait for the one connection that writes a file, and share the flush of their commits.
+#[cfg(feature = "sqlite")]
+const UNITS_OF_FILE: usize = 4;
+
 fn default_connections(consumers: usize) -> NonZeroU32 {
     let consumers = u32::try_from(consumers).unwrap_or(u32::MAX);
     NonZeroU32::MIN.saturating_add(consumers.saturating_add(2).min(7))
@@ -193,10 +217,15 @@ struct OpenDatabase {
     store: SqlStore,
     /// Partitions of events that the next wake-up concerns, as bits.
     hinted: AtomicU64,
+    consumer_units: usize,
 }
 
 #[async_trait]
 impl OpenStore for OpenDatabase {
+    fn consumer_units(&self) -> usize {
+        self.consumer_units
+    }
+
     fn wake_relays(&self, partitions: PartitionSet) {
         self.store.wake_relays(partitions);
     }
@@ -257,7 +286,7 @@ impl<DB: Database> Outbox<DB> {
 
 impl<DB: Database> Builder<DB> {
     /// Sets the maximum number of connections to a server that relay and consumers use, besides the service's own pool. The
-    /// default is 3 and one for each consumer, at most 8.
+    /// default is 3 and one for each consumer, at most 8. Handlers in the transaction use all of them but two, and at least one.
     pub fn connections(self, connections: NonZeroU32) -> Builder<DB> {
         self.map_source(|source| PoolSource { connections: Some(connections), ..source })
     }
