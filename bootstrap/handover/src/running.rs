@@ -79,10 +79,26 @@ impl<B: Backend> Running<B> {
     pub(crate) fn clock(&self) -> &crate::clock::OutboxClock {
         self.enqueuer.clock()
     }
+}
 
-    /// Ends the tasks of an outbox that could not be started.
-    pub(crate) async fn abandon(self) {
-        self.services.tasks().kill();
-        self.enqueuer.set_stopped();
+/// The start of an outbox. If it fails, or its future is dropped, the tasks end.
+pub(crate) struct Starting<'r, B: Backend>(Option<&'r Running<B>>);
+
+impl<'r, B: Backend> Starting<'r, B> {
+    pub(crate) fn of(running: &'r Running<B>) -> Starting<'r, B> {
+        Starting(Some(running))
+    }
+
+    pub(crate) fn succeeded(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<B: Backend> Drop for Starting<'_, B> {
+    fn drop(&mut self) {
+        if let Some(running) = self.0 {
+            running.services.tasks().kill();
+            running.enqueuer.set_stopped();
+        }
     }
 }

@@ -73,9 +73,7 @@ pub async fn erase_events(
     for_all_tenants(operator)?;
     let mut erased = ErasedEvents::default();
     for aggregates in aggregates.chunks(AGGREGATES) {
-        let mut view = outbox.view().await?;
-        let view = view.outbox_view();
-        let rows = view.outbox_about(aggregates).await?;
+        let rows = outbox.view().await?.outbox_view().outbox_about(aggregates).await?;
         erased.add(erase_rows(outbox, operator, action, rows).await?);
     }
     Ok(erased)
@@ -89,11 +87,12 @@ pub(super) async fn erase_rows(
     rows: Vec<OutboxRow>,
 ) -> Result<ErasedEvents, OperationError> {
     let mut view = outbox.view().await?;
-    let view = view.outbox_view();
-    let page = settled(outbox, view, rows).await?;
+    let page = settled(outbox, view.outbox_view(), rows).await?;
     let mut erased = ErasedEvents { left: page.kept, ..ErasedEvents::default() };
     let rows: Vec<OutboxRow> = page.archivable.into_iter().map(|event| event.row).collect();
-    let unerased = unerased(outbox, view, rows).await?;
+    let unerased = unerased(outbox, view.outbox_view(), rows).await?;
+    // The units of work need its connection.
+    drop(view);
     let events: Vec<_> = unerased.into_iter().map(|row| (row.aggregate.tenant, row.event_id)).collect();
     let first = events.first().map(|(_, event)| event);
     let action = with_first(action, first);

@@ -59,9 +59,10 @@ pub async fn erase_archived_events(
     }
     // Before the files are listed: a file that is recorded meanwhile is counted as one that is being written, or is in the list.
     let mut view = outbox.view().await?;
-    let view = view.outbox_view();
-    result.files_left += count(view.unrecorded_files(MAX_UNRECORDED).await?.len());
-    let files = recorded_files(view, |file| events.may_be_in(&file.effect)).await?;
+    result.files_left += count(view.outbox_view().unrecorded_files(MAX_UNRECORDED).await?.len());
+    let files = recorded_files(view.outbox_view(), |file| events.may_be_in(&file.effect)).await?;
+    // The units of work need its connection.
+    drop(view);
     for file in files {
         let erased = match &archive {
             Some(archive) => erase_file(archive, operator, action, file.id, &events).await,
@@ -231,14 +232,15 @@ async fn erase_effects(
     for events in events.chunks(MAX_NAMED) {
         let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
         let mut view = outbox.view().await?;
-        let view = view.outbox_view();
-        let archived = view.archived_by_event(&ids).await?.into_iter();
+        let archived = view.outbox_view().archived_by_event(&ids).await?.into_iter();
         let archived: BTreeSet<EventId> =
             archived.filter(|event| event.file == file).map(|event| event.event_id).collect();
         let events: Vec<StoredEvent> =
             events.iter().filter(|event| archived.contains(&event.event_id)).cloned().collect();
-        let rows = view.interpret_stored(&events).await?.into_iter().map(|event| event.row).collect();
-        let left = unerased(outbox, view, rows).await?;
+        let stored = view.outbox_view().interpret_stored(&events).await?;
+        let rows = stored.into_iter().map(|event| event.row).collect();
+        let left = unerased(outbox, view.outbox_view(), rows).await?;
+        drop(view);
         let left: Vec<_> = left.into_iter().map(|row| (row.aggregate.tenant, row)).collect();
         let action = with_first(action, left.first().map(|(_, row)| &row.event_id));
         for unit in action.units(operator, left, MAX_ERASED, outbox.now()) {

@@ -40,6 +40,24 @@ async fn table_of_the_service_with_a_name_of_the_outbox_is_refused() -> TestResu
 }
 
 #[tokio::test]
+async fn start_that_is_dropped_at_any_time_can_be_repeated() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().consumer("reminders", in_transaction(remind)).build()?;
+    outbox.migrate().await?;
+    for micros in (0..).step_by(200) {
+        if let Ok(running) = tokio::time::timeout(Duration::from_micros(micros), outbox.start()).await {
+            let running = running?;
+            library.lend(&outbox, BookLent::to("ann")).await?;
+            library.consumed("SUCCESS", 1).await?;
+            running.stop(STOP_LIMIT).await?;
+            break;
+        }
+    }
+    assert_eq!(library.notes().await?, ["ann"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn second_start_is_refused_until_the_outbox_stops() -> TestResult {
     let library = Library::open().await?;
     let builder = library.builder().consumer("reminders", in_transaction(remind));
