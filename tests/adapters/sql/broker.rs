@@ -13,7 +13,8 @@ use handover_outbox::ports::{
 };
 use handover_sql::{DatabaseBroker, SqlStore};
 use marketplace::consumers::{self, INVENTORY_QUEUE, TIMEOUT_QUEUE};
-use marketplace::queues::DEAD_LETTER_QUEUE;
+use marketplace::queues::{DEAD_LETTER_QUEUE, timeout_delay_key};
+use sqlx::Executor as _;
 use tokio::sync::Notify;
 
 use super::{Fixture, fixture};
@@ -69,6 +70,21 @@ async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
     let depths = broker.queues().await.unwrap();
     let depth = depths.iter().find(|depth| depth.name == DEAD_LETTER_QUEUE).unwrap();
     assert_eq!((depth.ready, depth.unacked, depth.consumers), (0, 1, 1));
+}
+
+/// Expired messages of any queue are moved by whoever receives next.
+#[tokio::test]
+async fn message_with_damaged_headers_is_delivered_and_stops_no_other_queue() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let delay = timeout_delay_key(Duration::from_millis(300));
+    broker.publish(vec![outgoing("a", "order.created"), outgoing("late", &delay)]).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("UPDATE outbox_broker_messages SET headers = '{'").await.unwrap();
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(ids(&next(subscription.as_ref()).await), ["a"]);
+    let late = broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(ids(&next(late.as_ref()).await), ["late"]);
 }
 
 /// A clock whose sleeps never end. It notifies the test when a sleep begins.
