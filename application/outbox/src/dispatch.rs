@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::warn;
 
 use crate::ports::StoreError;
-use crate::runtime::keep_running;
+use crate::supervision::keep_running;
 use crate::transaction::Transactor;
 
 /// Pause after an error of the database.

@@ -57,6 +57,7 @@ mod spans;
 pub mod state;
 mod storable_text;
 mod summary;
+mod supervision;
 mod tasks;
 mod texts;
 pub mod topology;

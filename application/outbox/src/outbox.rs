@@ -73,6 +73,8 @@ pub struct Outbox {
     pub(crate) backlog: Arc<BacklogCount>,
     /// The archive; `None`: it is off.
     pub(crate) archive: Option<ArchiveParts>,
+    /// Tasks with the permits of handlers; `None`: those of `tx`.
+    pub(crate) handler_tasks: Option<Tasks>,
 }
 
 impl Outbox {
@@ -94,6 +96,7 @@ impl Outbox {
             settings: Arc::default(),
             backlog: Arc::default(),
             archive: None,
+            handler_tasks: None,
         }
     }
 
@@ -157,7 +160,9 @@ impl Outbox {
     /// [`IdleConsumers`].
     ///
     /// Every process needs this call. While a relay is live that does not know of it, or that knows other bindings of the queue, as
-    /// during a rolling deployment, the queue gets every message that matches its bindings.
+    /// during a rolling deployment, the queue gets every message that matches its bindings; events that exclude it are ignored. With
+    /// RabbitMQ this begins within 10 seconds after the start of such a relay: what it has published before is applied by the sweep of the
+    /// consumer, after about a minute.
     pub fn with_selective_queue(self, queue: &str) -> Outbox {
         let topology = Topology::clone(&self.topology).selective(queue);
         Outbox { topology: Arc::new(topology), ..self }
@@ -200,9 +205,11 @@ impl Outbox {
         Outbox { tx: self.tx.for_background_tasks(), ..self.clone() }
     }
 
-    /// Returns the same outbox with permits of its own for this many concurrent units of work ([`Tasks::with_own_units`](crate::Tasks::with_own_units)).
-    pub fn with_own_units(&self, max: usize) -> Outbox {
-        Outbox { tx: self.tx.with_own_units(max), ..self.clone() }
+    /// Lets at most this many units of work in which handlers run be open at the same time. Handlers take as long as they
+    /// like: the others of this process, such as those of the relay, shall not wait for them at a pool of connections.
+    #[must_use]
+    pub fn with_handler_units(&self, max: usize) -> Outbox {
+        Outbox { handler_tasks: Some(self.tx.tasks().with_own_units(max)), ..self.clone() }
     }
 
     /// Name of the consumer of a queue.

@@ -1,9 +1,8 @@
 //! Starts the relay, the consumers and the dead-letter drainer, and restarts each of them after a panic.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
 use crate::consumers::{
@@ -15,8 +14,8 @@ use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
 use crate::summary::keep_logging;
+use crate::supervision::keep_running;
 use crate::topology::Topology;
-use crate::transaction::Transactor;
 use crate::wakeup::WakeupNotifier;
 
 /// Pause between two declarations of the topology, after the first one failed.
@@ -24,9 +23,6 @@ const DECLARE_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Pause between two searches for relays that do not know the selective queues.
 const OLDER_RELAYS_AGAIN_AFTER: Duration = Duration::from_secs(10);
-
-/// Pause before a task is restarted after a panic.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Reason why a process could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -66,8 +62,12 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
 }
 
 fn declare_later(outbox: &Outbox, declared: Option<bool>) {
-    let waiting = outbox.clone();
-    keep_running(&outbox.tx, "topology", move || keep_declared(waiting.clone(), declared));
+    let (waiting, declared) = (outbox.clone(), Mutex::new(declared));
+    keep_running(&outbox.tx, "topology", move || {
+        // After a panic it is not known what was declared last.
+        let declared = declared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        keep_declared(waiting.clone(), declared)
+    });
 }
 
 /// The topology, and whether relays are live that do not know its selective queues. While they are, messages also enter
@@ -88,13 +88,14 @@ async fn current_topology(outbox: &Outbox) -> Result<Topology, StoreError> {
 /// Declares the topology until the broker has accepted it or the process stops. With selective queues, it is declared again
 /// whenever the first relay that does not know them starts, and when the last one has ended: `declared` says whether there was
 /// one at the last declaration. No time limit interrupts a declaration: a slow broker would never finish one.
+///
+/// At the end of the process, bindings that were for such relays alone are removed: the next version may not know all of them.
 async fn keep_declared(outbox: Outbox, mut declared: Option<bool>) {
     let stopping = outbox.stopping();
     let declaring = async {
         loop {
             match declare_unless(&outbox, declared).await {
                 Ok(has_older_relays) => {
-                    outbox.outage.reachable();
                     if !outbox.topology.has_selective_queues() {
                         return;
                     }
@@ -115,6 +116,10 @@ async fn keep_declared(outbox: Outbox, mut declared: Option<bool>) {
         () = stopping.cancelled() => {}
         () = declaring => {}
     }
+    if stopping.is_cancelled() && declared == Some(true) {
+        // If it fails, the bindings stay until an operator removes them.
+        let _ = broker_timeout(outbox.broker.declare(&outbox.topology)).await;
+    }
 }
 
 /// Declares the topology, unless it was declared with the same relays. Returns whether there are relays that do not know it.
@@ -122,6 +127,7 @@ async fn declare_unless(outbox: &Outbox, declared: Option<bool>) -> Result<bool,
     let topology = current_topology(outbox).await?;
     if declared != Some(topology.has_older_relays) {
         outbox.broker.declare(&topology).await?;
+        outbox.outage.reachable();
     }
     Ok(topology.has_older_relays)
 }
@@ -169,24 +175,4 @@ pub fn start_summary(outbox: &Outbox) {
     outbox.summary().enable();
     let (summary, tx) = (outbox.summary().clone(), outbox.tx.clone());
     keep_running(&outbox.tx, "summary", move || keep_logging(summary.clone(), tx.clone()));
-}
-
-/// Runs a loop as a task until the process stops. A loop that panics is logged and restarted.
-pub fn keep_running<F>(tx: &Transactor, name: &str, start: impl Fn() -> F + Send + 'static)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (supervised, name) = (tx.clone(), name.to_owned());
-    drop(tx.spawn(async move { restarting(&supervised, &name, start).await }));
-}
-
-/// Runs a loop as a task of its own until it ends, or until this future is dropped. A loop that panics is logged and restarted.
-pub(crate) async fn restarting<F>(tx: &Transactor, name: &str, start: impl Fn() -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    while let Err(panic) = AbortOnDropHandle::new(tx.spawn(start())).await {
-        error!(code = "task.panicked", %panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");
-        tx.clock().sleep(AFTER_PANIC).await;
-    }
 }

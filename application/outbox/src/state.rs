@@ -22,7 +22,7 @@ use crate::metrics::Metric;
 use crate::outbox::Outbox;
 use crate::ports::{AlertRecord, Leadership, StoreError};
 use crate::process_report::keep_reporting;
-use crate::runtime::keep_running;
+use crate::supervision::keep_running;
 use crate::transaction::with_tx;
 
 use alerts::{STORAGE, STORAGE_REFUSED};

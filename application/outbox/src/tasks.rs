@@ -4,12 +4,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+
+use crate::ports::StoreError;
 
 /// Maximum number of concurrent units of work, for requests and for background work separately.
 pub const MAX_UNITS: usize = 64;
@@ -22,6 +25,8 @@ pub struct Tasks {
     stopping: CancellationToken,
     units: Arc<Semaphore>,
     background_units: Arc<Semaphore>,
+    /// Time limit for the wait for a permit.
+    max_wait: Option<Duration>,
 }
 
 impl Default for Tasks {
@@ -32,6 +37,7 @@ impl Default for Tasks {
             stopping: CancellationToken::new(),
             units: Arc::new(Semaphore::new(MAX_UNITS)),
             background_units: Arc::new(Semaphore::new(MAX_UNITS)),
+            max_wait: None,
         }
     }
 }
@@ -81,9 +87,9 @@ impl Tasks {
     }
 
     /// A clone that has permits of its own, for at most this many concurrent units of work: so that they do not take all
-    /// connections of a pool.
-    pub fn with_own_units(&self, max: usize) -> Tasks {
-        Tasks { units: Arc::new(Semaphore::new(max)), ..self.clone() }
+    /// connections of a pool. A unit of work waits for a permit as long as for a connection of a pool: 5 seconds.
+    pub(crate) fn with_own_units(&self, max: usize) -> Tasks {
+        Tasks { units: Arc::new(Semaphore::new(max)), max_wait: Some(Duration::from_secs(5)), ..self.clone() }
     }
 
     /// Token that is cancelled when the process has to stop: accept no new work, finish work in progress.
@@ -119,8 +125,15 @@ impl Tasks {
         self.tracker.wait().await;
     }
 
-    /// Semaphore that limits how many units of work run at the same time, and thus the load on the store.
-    pub(crate) fn units(&self) -> &Arc<Semaphore> {
-        &self.units
+    /// A permit for a unit of work. Permits limit how many run at the same time, and thus the load on the store.
+    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        let unavailable = |error: AcquireError| StoreError::Unavailable(Box::new(error));
+        let Some(limit) = self.max_wait else { return self.units.acquire().await.map_err(unavailable) };
+        match tokio::time::timeout(limit, self.units.acquire()).await {
+            Ok(permit) => permit.map_err(unavailable),
+            Err(_) => Err(StoreError::Unavailable(
+                format!("no other unit of work of a handler ended within {limit:?}").into(),
+            )),
+        }
     }
 }

@@ -202,9 +202,9 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
         Transactor { tasks: self.tasks.for_background_tasks(), ..self.clone() }
     }
 
-    /// A transactor with permits of its own for this many concurrent units of work ([`Tasks::with_own_units`]).
-    pub fn with_own_units(&self, max: usize) -> Transactor<U, V> {
-        Transactor { tasks: self.tasks.with_own_units(max), ..self.clone() }
+    /// A transactor with these tasks, for example with other permits.
+    pub(crate) fn with_tasks(&self, tasks: &Tasks) -> Transactor<U, V> {
+        Transactor { tasks: tasks.clone(), ..self.clone() }
     }
 }
 
@@ -298,12 +298,7 @@ where
     V: View + ?Sized + 'static,
     E: UnitError,
 {
-    let _permit = tx
-        .tasks
-        .units()
-        .acquire()
-        .await
-        .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
+    let _permit = tx.tasks.permit().await.map_err(E::from)?;
     let mut number = 1;
     let mut current = Attempt::First;
     let started_at = tx.clock.now();

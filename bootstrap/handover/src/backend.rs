@@ -95,8 +95,8 @@ pub(crate) trait OpenStore: Send + Sync {
     /// Exchanges wake-up notifications with the other processes while it is polled.
     async fn watch(&self);
 
-    /// Number of units of work that consumers may run at the same time, so that the relay gets a connection, too.
-    fn consumer_units(&self) -> usize {
+    /// Number of units of work in which handlers may run at the same time, so that the relay gets a connection, too.
+    fn handler_units(&self) -> usize {
         handover_outbox::MAX_UNITS
     }
 

@@ -50,9 +50,9 @@ impl Location {
         }
     }
 
-    /// Number of units of work of consumers at the same time. Handlers take as long as they like, and connections are given in the
+    /// Number of units of work of handlers at the same time. Handlers take as long as they like, and connections are given in the
     /// order in which they are asked for: without this limit, relay and broker would wait for all handlers.
-    fn consumer_units(&self, connections: NonZeroU32) -> usize {
+    fn handler_units(&self, connections: NonZeroU32) -> usize {
         match self {
             #[cfg(any(feature = "mysql", feature = "postgres"))]
             Location::Server(_) => {
@@ -139,8 +139,8 @@ impl<DB: Database> Backend for DB {
         let Needs { clock, random, .. } = &place.needs;
         let port = Arc::new(store.clone());
         let tx = Transactor::new(port, clock.port(), Arc::clone(random), Tasks::default());
-        let consumer_units = place.location.consumer_units(place.connections);
-        let store = Arc::new(OpenDatabase { store, hinted: AtomicU64::new(0), consumer_units });
+        let handler_units = place.location.handler_units(place.connections);
+        let store = Arc::new(OpenDatabase { store, hinted: AtomicU64::new(0), handler_units });
         Ok(Opened { tx, broker, wake, store })
     }
 
@@ -190,11 +190,11 @@ async fn check(store: &SqlStore) -> Result<(), Error> {
     }
 }
 
-/// Connections that consumers leave to the relay, and to the broker in the database.
+/// Connections that handlers leave to the relay, and to the broker in the database.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 const CONNECTIONS_OF_RELAY: u32 = 2;
 
-/// Units of work of consumers that wait for the one connection that writes a file, and share the flush of their commits.
+/// Units of work of handlers that wait for the one connection that writes a file, and share the flush of their commits.
 #[cfg(feature = "sqlite")]
 const UNITS_OF_FILE: usize = 4;
 
@@ -217,13 +217,13 @@ struct OpenDatabase {
     store: SqlStore,
     /// Partitions of events that the next wake-up concerns, as bits.
     hinted: AtomicU64,
-    consumer_units: usize,
+    handler_units: usize,
 }
 
 #[async_trait]
 impl OpenStore for OpenDatabase {
-    fn consumer_units(&self) -> usize {
-        self.consumer_units
+    fn handler_units(&self) -> usize {
+        self.handler_units
     }
 
     fn wake_relays(&self, partitions: PartitionSet) {

@@ -327,8 +327,8 @@ impl<F> Handlers<F> {
     /// Makes the queue of the consumer selective: an event that names the consumer in
     /// [`Options::idle_consumer`](crate::Options::idle_consumer) is not delivered to it. Every other event is.
     ///
-    /// Set it in every process. With RabbitMQ, add or remove it only while no relay of the service is running: the messages of a
-    /// relay that does not know of it do not enter the queue.
+    /// Set it in every process. While a relay runs that does not know of it, as during a rolling deployment, such events are delivered,
+    /// too, and ignored. With RabbitMQ, the events that such a relay publishes in its first 10 seconds may be applied a minute later.
     ///
     /// ```
     /// use handover::{Event, Options, Outbox, at_least_once};

@@ -111,7 +111,7 @@ impl<B: Backend> Outbox<B> {
         if self.has(Role::Consumers) {
             let bound: Vec<Bound> =
                 self.parts.consumers.iter().map(|consumer| consumer.subscriber.bind(tx.store())).collect();
-            let services = services.with_own_units(store.consumer_units());
+            let services = services.with_handler_units(store.handler_units());
             runtime::start_consumers(&services, bound, &ConsumerSettings::default());
         }
         if self.parts.summary {

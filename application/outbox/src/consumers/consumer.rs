@@ -28,9 +28,9 @@ use crate::message::{REQUEST_ID, TRACEPARENT};
 use crate::metrics::DELIVERIES;
 use crate::outbox::Outbox;
 use crate::ports::{BrokerError, Delivery, DeliveryTag, OutboxRow, Requeue, StoreError, Subscription};
-use crate::runtime::restarting;
 use crate::settings::ConsumerSettings;
 use crate::spans::failed;
+use crate::supervision::restarting;
 use crate::transaction::with_tx;
 
 /// Time during which deliveries are processed one by one after a slow group.

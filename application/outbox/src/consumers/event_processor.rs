@@ -90,8 +90,12 @@ impl EventProcessor {
             ConsumeOrder::Sequence => outbox.registry.unordered().clone(),
             ConsumeOrder::Any => bound.event_types().into_iter().collect(),
         };
+        let mut tx = outbox.tx.with_store(Arc::clone(&bound.store));
+        if let Some(tasks) = outbox.handler_tasks.as_ref().filter(|_| bound.external.is_none()) {
+            tx = tx.with_tasks(tasks);
+        }
         EventProcessor {
-            tx: outbox.tx.with_store(Arc::clone(&bound.store)),
+            tx,
             bound: bound.clone(),
             after_id,
             breaker: Breaker::new(

@@ -56,6 +56,10 @@ impl<'p> SingleEvents<'p> {
                 // The row was deleted after the message was checked: nothing is left to apply.
                 return Ok(SingleOutcome::Done);
             };
+            // A message of a relay that does not know the queue, or of another program, enters it nevertheless.
+            if target.record.is_none() && target.event.idle_consumers.contains(self.processor.name()) {
+                return Ok(SingleOutcome::Done);
+            }
             let end = settled_outcome(target);
             if end == Some(SingleOutcome::Done) && !worked {
                 self.record_duplicate(&target.event, now).await?;

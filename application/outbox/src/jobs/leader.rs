@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::lease_watch::LeaseWatch;
 use crate::ports::{CandidateId, Changed, LeaderLease, Leadership, StoreError};
-use crate::runtime::keep_running;
+use crate::supervision::keep_running;
 use crate::transaction::{Transactor, with_tx};
 
 /// First pause after an error of the database; doubled up to [`LONGEST_PAUSE`].

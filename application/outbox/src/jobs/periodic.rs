@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::leader::Leader;
 use crate::ports::{Leadership, RunResult, StoreError};
-use crate::runtime::keep_running;
+use crate::supervision::keep_running;
 use crate::transaction::{Transactor, with_tx};
 use crate::wakeup::WakeupNotifier;
 

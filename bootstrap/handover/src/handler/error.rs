@@ -3,8 +3,9 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use handover_outbox::UnitError as _;
 use handover_outbox::consumers::HandlerError as StoredError;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{StoreError, SystemFault};
 
 use crate::error::EnqueueError;
 
@@ -117,9 +118,19 @@ fn outage(error: &(dyn StdError + 'static), text: &str) -> Option<StoreError> {
     if let Some(error) = error.downcast_ref::<sqlx::Error>() {
         return handover_sql::lent_outage(error, text);
     }
-    let is_outage = error.downcast_ref::<StoreError>().is_some_and(StoreError::is_outage)
-        || error.downcast_ref::<EnqueueError>().is_some_and(EnqueueError::is_transient);
-    is_outage.then(|| StoreError::Unavailable(text.into()))
+    if let Some(EnqueueError::OlderProcess { .. }) = error.downcast_ref() {
+        return Some(StoreError::Unavailable(text.into()));
+    }
+    let of_enqueue = error.downcast_ref().and_then(EnqueueError::store_error);
+    let stored = error.downcast_ref::<StoreError>().or(of_enqueue)?;
+    match (stored.system_fault(), stored) {
+        (Some(SystemFault { kind, is_rolled_back, .. }), _) => {
+            let (kind, is_rolled_back) = (*kind, *is_rolled_back);
+            Some(StoreError::Unavailable(Box::new(SystemFault { kind, is_rolled_back, cause: text.into() })))
+        }
+        (None, StoreError::Transient(_)) => Some(StoreError::Transient(text.into())),
+        (None, stored) => stored.is_outage().then(|| StoreError::Unavailable(text.into())),
+    }
 }
 
 /// An error and its causes as one line. A cause that the text before it contains is not repeated.

@@ -44,8 +44,10 @@ async fn start_that_is_dropped_at_any_time_can_be_repeated() -> TestResult {
     let library = Library::open().await?;
     let outbox = library.builder().consumer("reminders", in_transaction(remind)).build()?;
     outbox.migrate().await?;
-    for micros in (0..).step_by(200) {
-        if let Ok(running) = tokio::time::timeout(Duration::from_micros(micros), outbox.start()).await {
+    let mut limit = Duration::from_micros(100);
+    loop {
+        limit = limit.mul_f64(1.1);
+        if let Ok(running) = tokio::time::timeout(limit, outbox.start()).await {
             let running = running?;
             library.lend(&outbox, BookLent::to("ann")).await?;
             library.consumed("SUCCESS", 1).await?;

@@ -193,14 +193,16 @@ impl<C: ServerConnection> Connection for Pooled<C> {
 
     async fn commit(&mut self) -> Result<(), StoreError> {
         with_timeout!(self, |connection| connection.commit())?;
-        self.in_transaction = false;
-        // The unit of work is committed, whatever happens to the connection.
-        if std::mem::take(&mut self.was_lent)
+        // The unit of work is committed, whatever happens to the connection. If this future is dropped, the drop of the connection
+        // sets what is left.
+        if self.was_lent
             && self.end_lending().await.is_err()
             && let Some(mut unset) = self.connection.take()
         {
             unset.close_instead_of_pooling();
         }
+        self.in_transaction = false;
+        self.was_lent = false;
         Ok(())
     }
 

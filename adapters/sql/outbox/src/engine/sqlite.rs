@@ -297,7 +297,7 @@ impl Engine for SqliteEngine {
         // No other write may follow, so this one finds out whether the problem is solved.
         let mut writer = self.writer.acquire().await.ok()?;
         self.in_transaction.store(true, Ordering::Release);
-        match checkpoints::rewrite_version(&mut writer).await {
+        match self.upkeep.checkpoints.write_page_one(&mut writer).await {
             Ok(()) => self.upkeep.storage.recovered(),
             Err(_) => return Some(problem.to_string()),
         }

@@ -67,6 +67,11 @@ impl Checkpoints {
         self.log_bytes() == 0
     }
 
+    /// Writes to the file, to find out whether it can be written. The log may begin with this write.
+    pub(super) async fn write_page_one(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        if self.has_marks { mark(connection).await } else { rewrite_version(connection).await }
+    }
+
     /// Counts a commit; returns whether a checkpoint is due.
     pub(super) fn is_due(&self) -> bool {
         let is_long = self.log_bytes() > LOG_LIMIT_BYTES;
@@ -132,8 +137,8 @@ impl State {
     }
 }
 
-/// Writes page 1 as it is, to find out whether the file can be written.
-pub(super) async fn rewrite_version(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+/// Writes page 1 as it is.
+async fn rewrite_version(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *connection).await?;
     let sql = format!("PRAGMA user_version = {version}; COMMIT");
