@@ -76,7 +76,7 @@ impl Refund {
                     settled: Some(self.settled(RefundStatus::Failed, report, payable, now)),
                     order: payable
                         .order()
-                        .filter(|order| order.refund == Some(self.id))
+                        .filter(|order| order.running_refund() == Some(self.id))
                         .map(|_| OrderAction::AbandonRefund { refund: self.id }),
                     ..RefundDecision::only(ReportOutcome::RefundFailed)
                 }

@@ -284,6 +284,16 @@ fn success_of_an_earlier_attempt_settles_the_refund_and_may_have_returned_the_mo
         assert_eq!(decision.outcome, outcome);
     }
 }
+#[test]
+fn failure_of_a_refund_that_was_sent_again_after_its_reversal_leaves_the_order_refunded() {
+    let retried = Refund { attempt: 2, payouts: 1, ..refund() };
+    let order = Order { refund: Some(retried.id), ..order(OrderStatus::Refunded) };
+    let report = RefundReport { attempt: 2, ..report(RefundResult::Failed) };
+    let decision = retried.decide(&report, &order.into(), &open_capture(), &[], now());
+    assert_eq!((status_after(&decision), decision.booked_on), (Some(RefundStatus::Failed), None));
+    assert_eq!((decision.outcome, decision.order), (ReportOutcome::RefundFailed, None));
+}
+
 
 #[test]
 fn failure_after_success_brings_the_money_back_and_leaves_the_order_refunded() {

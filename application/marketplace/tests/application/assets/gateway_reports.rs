@@ -378,6 +378,22 @@ async fn refund_that_fails_after_it_succeeded_stays_open_and_can_be_sent_again()
 }
 
 #[tokio::test(start_paused = true)]
+async fn failure_of_a_refund_that_was_sent_again_after_its_reversal_is_recorded() {
+    let market = Market::new().await;
+    let (order, payment) = started(&market).await;
+    settle(&market, paid_with(&payment, "first", payment.amount)).await;
+    let refund = market.refund(&order).await;
+    market.report(&refund, RefundResult::Success).await.unwrap();
+    market.report(&refund, RefundResult::Failed).await.unwrap();
+    market.app().operations.retry_refund(&operator(), refund.id, reason()).await.unwrap();
+    let failed = market.report(&refund, RefundResult::Failed).await.unwrap();
+    assert_eq!((failed.status, failed.attempt), (RefundStatus::Failed, 2));
+    assert_eq!(newest(&market).await.outcome, ReportOutcome::RefundFailed);
+    assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
+    assert_eq!(market.total(Account::Suspense).await, 8_850);
+}
+
+#[tokio::test(start_paused = true)]
 async fn refund_of_a_shipped_order_cannot_be_sent_again() {
     let market = Market::new().await;
     let (order, payment) = started(&market).await;
