@@ -5,6 +5,7 @@ use marketplace_domain::{
     Posting, Refund, RefundId, RefundRefusal, RefundStatus,
 };
 
+use crate::error::{RefundCommandRefusal, UseCaseError};
 use crate::events::EventFactory;
 use crate::ports::{InvoicePayments, Work};
 use handover_events::{EventId, TenantId};
@@ -51,6 +52,33 @@ pub(crate) async fn captures_of_payment(
     Ok(captures)
 }
 
+/// Refuses to send a refund of this capture while the gateway has not reported the result of an earlier attempt at one that
+/// was sent: it may still pay the same money.
+pub(crate) async fn require_reports_of_sent_refunds(
+    unit: &mut Work,
+    payable: &Payable,
+    capture: &Capture,
+    refunds: &[Refund],
+) -> Result<(), UseCaseError<RefundCommandRefusal>> {
+    let may_pay = |refund: &&Refund| capture.is_refunded_by(refund) && refund.may_lack_report();
+    let mut unreported: Vec<&Refund> = refunds.iter().filter(may_pay).collect();
+    if unreported.is_empty() {
+        return Ok(());
+    }
+    let reports = match payable {
+        Payable::Order(order) => unit.gateway_reports_of(order.tenant, &[order.id]).await?,
+        Payable::Invoice(invoice) => unit.payments_of_invoice(invoice.tenant, invoice.id).await?.reports,
+    };
+    unreported.retain(|refund| {
+        let attempt = (Some(refund.id), Some(refund.attempt));
+        !reports.iter().any(|report| (report.effect.refund, report.effect.attempt) == attempt)
+    });
+    match unreported.first() {
+        Some(refund) => Err(RefundRefusal::ResultUnknown { refund: refund.id }.into()),
+        None => Ok(()),
+    }
+}
+
 /// The money that was captured for an order or invoice, and its refunds.
 pub(crate) struct CapturedMoney {
     pub(crate) payments: Vec<Payment>,
@@ -84,7 +112,9 @@ impl CapturedMoney {
 
     /// A capture that buys nothing and has neither a refund in processing nor a successful refund.
     pub(crate) fn open(&self) -> Option<&Capture> {
-        self.captures.iter().find(|capture| capture.refund_due && !capture.has_live_refund(&self.refunds))
+        self.captures
+            .iter()
+            .find(|capture| capture.refund_due && capture.live_refund(&self.refunds).is_none())
     }
 
     pub(crate) fn payment_of(&self, capture: &Capture) -> Result<&Payment, RefundRefusal> {

@@ -8,9 +8,9 @@ impl Capture {
         (refund.payment, refund.capture) == (self.payment, self.number)
     }
 
-    /// Whether one of the refunds has returned the money, or is returning it.
-    pub fn has_live_refund(&self, refunds: &[Refund]) -> bool {
-        let is_live = |refund: &&Refund| refund.status != RefundStatus::Failed && !refund.is_excess;
-        refunds.iter().filter(is_live).any(|refund| self.is_refunded_by(refund))
+    /// The refund that has returned the money, or is returning it. An excess refund counts, too: if the gateway takes the
+    /// money of the other refund back, the buyer still has the money of the excess one.
+    pub fn live_refund<'a>(&self, refunds: &'a [Refund]) -> Option<&'a Refund> {
+        refunds.iter().find(|refund| refund.status != RefundStatus::Failed && self.is_refunded_by(refund))
     }
 }

@@ -43,6 +43,12 @@ pub enum RefundRefusal {
     /// Another refund returned the same money, or is returning it.
     #[error("refund {other} has returned the same money, or is returning it")]
     AlreadyRefunded { other: RefundId },
+    /// The refund was sent to the gateway, which may still return the same money.
+    #[error(
+        "refund {refund} was sent and the gateway has not reported its result; return the money by other means and settle \
+         the refund, or settle refund {refund} if the gateway paid it"
+    )]
+    ResultUnknown { refund: RefundId },
 }
 
 /// A refund report of the gateway.
@@ -205,11 +211,18 @@ impl Refund {
     }
 
     fn require_only_refund(&self, capture: &Capture, others: &[Refund]) -> Result<(), RefundRefusal> {
-        let is_live = |other: &&Refund| other.status != RefundStatus::Failed && !other.is_excess;
-        match others.iter().filter(is_live).find(|other| capture.is_refunded_by(other)) {
+        match capture.live_refund(others) {
             Some(other) => Err(RefundRefusal::AlreadyRefunded { other: other.id }),
             None => Ok(()),
         }
+    }
+
+    /// Whether the refund may have failed without a report about its current attempt, which was sent: because another refund
+    /// or an earlier attempt returned the same money. The gateway may still execute such an attempt.
+    pub const fn may_lack_report(&self) -> bool {
+        matches!(self.status, RefundStatus::Failed)
+            && self.attempts > 0
+            && (self.is_excess || self.payouts > 0)
     }
 
     /// Takes the product off the shelf when the order is refunded. `None` if the refund does so already.

@@ -83,7 +83,8 @@ impl OrderMoney<'_> {
             }
         }
         for capture in captures {
-            if !self.pays_order(capture) && self.is_unused(capture) && !capture.has_live_refund(refunds) {
+            if !self.pays_order(capture) && self.is_unused(capture) && capture.live_refund(refunds).is_none()
+            {
                 found.push(MoneyMismatch::NotRefunded(capture.payment, capture.number));
             }
         }

@@ -11,7 +11,7 @@ use marketplace_domain::{
 use super::request_refund::settle_if_nothing_to_pay_back;
 use super::settle_refund::MAX_EVENTS;
 use super::{Payments, RefundCommandRefusal, UseCaseError};
-use crate::cash::CapturedMoney;
+use crate::cash::{CapturedMoney, require_reports_of_sent_refunds};
 use crate::claim::Call;
 use crate::context::Role;
 use crate::error::NotAllowed;
@@ -101,6 +101,7 @@ impl AttemptedRefund {
             record_already_done(unit.outbox(), attempt, &entry).await?;
             return Ok(running.clone());
         }
+        require_reports_of_sent_refunds(unit, &payable, capture, &money.refunds).await?;
         let payment = money.payment_of(capture)?;
         let reason = command.reason.as_str().to_owned();
         let of_capture =

@@ -9,7 +9,7 @@ use marketplace_domain::{
 
 use super::settle_refund::{MAX_EVENTS, apply};
 use super::{Payments, RefundCommandRefusal, UseCaseError};
-use crate::cash::CapturedMoney;
+use crate::cash::{CapturedMoney, require_reports_of_sent_refunds};
 use crate::claim::Call;
 use crate::events::EventFactory;
 use crate::ids::{id_in_use, with_unused_ids};
@@ -175,7 +175,10 @@ impl AttemptedRefund {
             Ok((started, _)) => (money.paying().ok_or(RefundRefusal::NothingToRefund)?, Some(started)),
             // Money of a pending order is not refunded on request; its automatic refund can be retried.
             Err(refusal) => match money.open().filter(|_| !payable.is_pending()) {
-                Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => (capture, None),
+                Some(capture) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
+                    require_reports_of_sent_refunds(unit, &payable, capture, &money.refunds).await?;
+                    (capture, None)
+                }
                 Some(_) | None => return Err(refusal.into()),
             },
         };

@@ -185,9 +185,7 @@ pub(super) async fn apply(
     if let Some((other, event)) = stopped {
         let event_factory = event_factory.in_trace(other.trace.as_ref());
         unit.advance_refund(&other).await?.or_conflict("refund")?;
-        if let Some(event) = event {
-            append(unit.outbox(), event_factory.rows_of_payable(2, payable, other.version, &[event])).await?;
-        }
+        append(unit.outbox(), event_factory.rows_of_payable(2, payable, other.version, &[event])).await?;
     }
     let event_factory = &event_factory.in_trace(refund.trace.as_ref());
     let Some((settled, event)) = settled else { return Ok(refund.clone()) };

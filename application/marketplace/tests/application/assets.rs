@@ -20,4 +20,5 @@ pub(crate) mod reconciliation;
 mod reconciliation_races;
 mod refund_dispatcher;
 mod refunds;
+mod refunds_of_same_money;
 mod traces;

@@ -19,8 +19,8 @@ pub struct RefundDecision {
     pub order: Option<OrderAction>,
     /// The invoice after a change of its status.
     pub invoice: Option<Invoice>,
-    /// Another refund of the same money that was in progress: not sent any more.
-    pub stopped: Option<(Refund, Option<EventBody>)>,
+    /// Another refund of the same money that was in progress and failed by this, and the event of its failure.
+    pub stopped: Option<(Refund, EventBody)>,
 }
 
 impl RefundDecision {
@@ -111,7 +111,8 @@ impl Refund {
         }
         let stopped =
             others.iter().find(|other| other.status == RefundStatus::Processing && !other.is_excess);
-        let may_be_returned_twice = stopped.is_some_and(|other| other.attempts > 0)
+        let may_be_returned_twice = others.iter().any(|other| other.status == RefundStatus::Success)
+            || stopped.is_some_and(|other| other.attempts > 0)
             || (self.status == RefundStatus::Processing
                 && report.attempt != self.attempt
                 && self.attempts > 0);
@@ -185,18 +186,17 @@ impl Refund {
         (after, event)
     }
 
-    /// The refund, after refund `by` has returned the same money. A refund that was never sent fails; the gateway may
-    /// execute any other.
-    fn stopped(&self, by: RefundId, payable: &Payable, now: DateTime<Utc>) -> (Refund, Option<EventBody>) {
-        let was_sent = self.attempts > 0;
-        let error = Some(format!("refund {by} has returned the same money"));
-        let after =
-            Refund { is_excess: true, next_attempt_time: None, last_error: error, ..self.updated(now) };
-        if was_sent {
-            return (after, None);
-        }
-        let event = EventBody::RefundFailed(RefundFailed(self.event_payload(payable, now)));
-        (Refund { status: RefundStatus::Failed, ..after }, Some(event))
+    /// The refund, after refund `by` has returned the same money: failed, and not sent any more. If it was sent, the gateway may
+    /// still report its success, which is then an excess.
+    fn stopped(&self, by: RefundId, payable: &Payable, now: DateTime<Utc>) -> (Refund, EventBody) {
+        let after = Refund {
+            status: RefundStatus::Failed,
+            is_excess: true,
+            next_attempt_time: None,
+            last_error: Some(format!("refund {by} has returned the same money")),
+            ..self.updated(now)
+        };
+        (after, EventBody::RefundFailed(RefundFailed(self.event_payload(payable, now))))
     }
 
     fn event_payload(&self, payable: &Payable, now: DateTime<Utc>) -> RefundSettled {

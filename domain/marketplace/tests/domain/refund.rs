@@ -228,11 +228,33 @@ fn late_success_of_another_refund_of_the_same_money_is_an_excess() {
 }
 
 #[test]
+fn success_while_only_an_excess_refund_has_returned_the_money_needs_an_operator() {
+    let other = Refund { id: id(500_002), is_excess: true, ..in_status(RefundStatus::Success) };
+    let reversed = Refund { payouts: 1, ..in_status(RefundStatus::Failed) };
+    let order = order(OrderStatus::Refunded).into();
+    let report = report(RefundResult::Success);
+    let decision = reversed.decide(&report, &order, &open_capture(), &[other], now());
+    let (after, _) = decision.settled.unwrap();
+    assert_eq!((after.status, after.is_excess, after.payouts), (RefundStatus::Success, false, 2));
+    assert_eq!((decision.booked_on, decision.order), (Some(Account::Suspense), None));
+    assert_eq!(decision.outcome, ReportOutcome::RefundedTwice);
+}
+
+#[test]
+fn attempt_may_lack_a_report_if_it_was_sent_and_another_attempt_returned_the_money() {
+    let sent = Refund { attempts: 1, ..in_status(RefundStatus::Failed) };
+    assert!(!sent.may_lack_report(), "the gateway reported the failure");
+    assert!(Refund { payouts: 1, ..sent.clone() }.may_lack_report());
+    assert!(Refund { is_excess: true, ..sent.clone() }.may_lack_report());
+    assert!(!Refund { is_excess: true, attempts: 0, ..sent.clone() }.may_lack_report());
+    for status in [RefundStatus::Processing, RefundStatus::Success] {
+        assert!(!Refund { is_excess: true, status, ..sent.clone() }.may_lack_report());
+    }
+}
+
+#[test]
 fn late_success_stops_another_refund_of_the_same_money() {
-    for (attempts, outcome, status) in [
-        (0, ReportOutcome::Refunded, RefundStatus::Failed),
-        (1, ReportOutcome::RefundedTwice, RefundStatus::Processing),
-    ] {
+    for (attempts, outcome) in [(0, ReportOutcome::Refunded), (1, ReportOutcome::RefundedTwice)] {
         let running = Refund { id: id(500_002), attempts, ..refund() };
         let order = Order { refund: Some(running.id), ..order(OrderStatus::Paid) };
         let failed = in_status(RefundStatus::Failed);
@@ -245,8 +267,9 @@ fn late_success_stops_another_refund_of_the_same_money() {
         );
         assert_eq!(decision.outcome, outcome);
         let (stopped, event) = decision.stopped.unwrap();
-        assert_eq!((stopped.status, stopped.is_excess, stopped.next_attempt_time), (status, true, None));
-        assert_eq!(event.is_some(), status == RefundStatus::Failed);
+        assert_eq!((stopped.status, stopped.is_excess), (RefundStatus::Failed, true));
+        assert_eq!((stopped.next_attempt_time, stopped.may_lack_report()), (None, attempts > 0));
+        assert_eq!(event.event_type().as_str(), "REFUND_FAILED");
         assert_eq!(decision.order, Some(refund_of_buyer()));
     }
 }
@@ -259,6 +282,16 @@ fn failure_of_the_current_attempt_leaves_the_order_paid() {
     assert_eq!(decision.order, Some(OrderAction::AbandonRefund { refund: id(500_001) }));
     let late = decide(&refund(), RefundResult::Failed, &order(OrderStatus::Cancelled), &open_capture());
     assert_eq!(late.order, None);
+}
+
+#[test]
+fn failure_of_a_refund_that_was_sent_again_after_its_reversal_leaves_the_order_refunded() {
+    let retried = Refund { attempt: 2, payouts: 1, ..refund() };
+    let order = Order { refund: Some(retried.id), ..order(OrderStatus::Refunded) };
+    let report = RefundReport { attempt: 2, ..report(RefundResult::Failed) };
+    let decision = retried.decide(&report, &order.into(), &open_capture(), &[], now());
+    assert_eq!((status_after(&decision), decision.booked_on), (Some(RefundStatus::Failed), None));
+    assert_eq!((decision.outcome, decision.order), (ReportOutcome::RefundFailed, None));
 }
 
 #[test]
@@ -284,16 +317,6 @@ fn success_of_an_earlier_attempt_settles_the_refund_and_may_have_returned_the_mo
         assert_eq!(decision.outcome, outcome);
     }
 }
-#[test]
-fn failure_of_a_refund_that_was_sent_again_after_its_reversal_leaves_the_order_refunded() {
-    let retried = Refund { attempt: 2, payouts: 1, ..refund() };
-    let order = Order { refund: Some(retried.id), ..order(OrderStatus::Refunded) };
-    let report = RefundReport { attempt: 2, ..report(RefundResult::Failed) };
-    let decision = retried.decide(&report, &order.into(), &open_capture(), &[], now());
-    assert_eq!((status_after(&decision), decision.booked_on), (Some(RefundStatus::Failed), None));
-    assert_eq!((decision.outcome, decision.order), (ReportOutcome::RefundFailed, None));
-}
-
 
 #[test]
 fn failure_after_success_brings_the_money_back_and_leaves_the_order_refunded() {
@@ -355,10 +378,12 @@ fn money_that_was_returned_can_be_neither_sent_again_nor_settled_by_hand() {
     assert_eq!(settle(&done, &[]), Err(refused));
     let failed = in_status(RefundStatus::Failed);
     for status in [RefundStatus::Success, RefundStatus::Processing] {
-        let others = [Refund { id: id(500_002), ..in_status(status) }];
-        let refused = RefundRefusal::AlreadyRefunded { other: id(500_002) };
-        assert_eq!(failed.retry(reference(2), &capture(), &others, now()), Err(refused.clone()));
-        assert_eq!(settle(&failed, &others), Err(refused));
+        for is_excess in [false, true] {
+            let others = [Refund { id: id(500_002), is_excess, ..in_status(status) }];
+            let refused = RefundRefusal::AlreadyRefunded { other: id(500_002) };
+            assert_eq!(failed.retry(reference(2), &capture(), &others, now()), Err(refused.clone()));
+            assert_eq!(settle(&failed, &others), Err(refused));
+        }
     }
 }
 

@@ -63,6 +63,9 @@ impl Message for RefundRefusal {
             RefundRefusal::AlreadyRefunded { other } => {
                 format!("退款单 {other} 已退回或正在退回同一笔款项").into()
             }
+            RefundRefusal::ResultUnknown { refund } => {
+                format!("退款单 {refund} 已发送，网关尚未报告结果：请以其他方式退款后手工结算，若网关已付款则结算退款单 {refund}").into()
+            }
         };
         Text::new(self, zh)
     }

@@ -3,6 +3,7 @@
 use marketplace_domain::{OrderAction, OrderActor, Payable, Reference, Refund, RefundId, RefundStatus};
 
 use super::Operations;
+use crate::cash::require_reports_of_sent_refunds;
 use crate::claim::Call;
 use crate::context::CommandContext;
 use crate::events::EventFactory;
@@ -64,8 +65,8 @@ impl Operations {
     /// still allow the refund. The next request of a refund in `PROCESSING` becomes due, with the same reference.
     ///
     /// # Errors
-    /// A refusal if the refund succeeded, if another refund returned the same money, or if the order was shipped in the
-    /// meantime.
+    /// A refusal if the refund succeeded, if another refund returned the same money, if the gateway has not reported the
+    /// result of an earlier attempt that was sent, or if the order was shipped in the meantime.
     pub async fn retry_refund(
         &self,
         call: impl Into<Call<'_, Refund>>,
@@ -155,6 +156,10 @@ impl Change {
             }
         };
         let (after, replaced) = refund.retry(reference, &capture, &others, now)?;
+        if refund.status == RefundStatus::Failed {
+            let of_capture: Vec<Refund> = others.into_iter().chain([refund.clone()]).collect();
+            require_reports_of_sent_refunds(unit, &payable, &capture, &of_capture).await?;
+        }
         let pays = refund.status == RefundStatus::Failed && !capture.refund_due;
         if let (true, Payable::Order(order)) = (pays, &payable) {
             let begin = OrderAction::BeginRefund { refund: refund.id };

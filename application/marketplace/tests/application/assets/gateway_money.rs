@@ -70,6 +70,28 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Any steps, also after a late success of a refund whose money a later refund is returning.
+fn plays() -> impl Strategy<Value = Vec<Step>> {
+    let report =
+        |refund, succeeded| Step::ReportRefund { refund, first_attempt: true, transaction: 0, succeeded };
+    let paid = Step::ReportPayment { payment: 0, transaction: 0, succeeded: true, over_other_amount: false };
+    let request = Step::RequestRefund { by_operator: true };
+    let late_success = vec![
+        Step::StartPayment,
+        paid,
+        request.clone(),
+        report(0, false),
+        request,
+        Step::Dispatch,
+        report(0, true),
+    ];
+    let start = prop_oneof![2 => Just(Vec::new()), 1 => Just(late_success)];
+    (start, prop::collection::vec(steps(), 1..30)).prop_map(|(mut steps, more)| {
+        steps.extend(more);
+        steps
+    })
+}
+
 fn reason() -> Reason {
     Reason::new("a reason".to_owned()).unwrap()
 }
@@ -127,6 +149,25 @@ impl Play {
 
     /// Plays a step. A step that its rules refuse changes nothing; a report is never refused.
     async fn step(&mut self, step: &Step) {
+        let before = self.refunds().await;
+        self.play(step).await;
+        match step {
+            Step::RequestRefund { .. } | Step::Retry { .. } => self.check_started(&before, true).await,
+            Step::SettleByHand { .. } => self.check_started(&before, false).await,
+            Step::StartPayment
+            | Step::ReportPayment { .. }
+            | Step::ReportRefund { .. }
+            | Step::Dispatch
+            | Step::Cancel
+            | Step::Ship
+            | Step::Complete => {}
+        }
+        for refund in self.refunds().await {
+            self.first_references.entry(refund.id).or_insert(refund.reference.unwrap());
+        }
+    }
+
+    async fn play(&self, step: &Step) {
         let app = self.market.app();
         match *step {
             Step::StartPayment => {
@@ -208,8 +249,37 @@ impl Play {
                 drop(app.ordering.complete(&by(BUYER), order).await);
             }
         }
-        for refund in self.refunds().await {
-            self.first_references.entry(refund.id).or_insert(refund.reference.unwrap());
+    }
+
+    /// A command starts a refund only if no other refund of the same money has returned it or is returning it. A request
+    /// to the gateway is started only if the gateway has reported a result of each earlier attempt that was sent.
+    async fn check_started(&self, before: &[Refund], is_sent: bool) {
+        let after = self.refunds().await;
+        let had_failed = |refund: &Refund| {
+            before.iter().find(|it| it.id == refund.id).is_none_or(|it| it.status == RefundStatus::Failed)
+        };
+        let started = |it: &&Refund| it.status != RefundStatus::Failed && had_failed(it);
+        for refund in after.iter().filter(started) {
+            let of_capture: Vec<&Refund> = after.iter().filter(|it| is_same_money(it, refund)).collect();
+            let live = of_capture.iter().filter(|it| it.status != RefundStatus::Failed).count();
+            assert_eq!(live, 1, "{refund:?} may pay the same money again: {before:?}");
+            if is_sent {
+                self.check_reported(&of_capture).await;
+            }
+        }
+    }
+
+    /// Each attempt at these refunds that was sent to the gateway has a report.
+    async fn check_reported(&self, refunds: &[&Refund]) {
+        let reports = reports(&self.market).await;
+        for refund in refunds {
+            let sent = self.market.world.view().await.refund_requests(refund.id, 1_000).await.unwrap();
+            for request in sent {
+                let is_about =
+                    |it: &GatewayReport| (it.refund, it.attempt) == (Some(refund.id), Some(request.attempt));
+                let is_reported = reports.iter().any(|it| is_about(&it.effect));
+                assert!(is_reported, "{request:?} may pay the same money again: {refunds:?}");
+            }
         }
     }
 
@@ -253,6 +323,11 @@ impl Play {
         let mut spent = 0;
         let mut being_refunded = 0;
         let mut open = -excess;
+        for refund in refunds.iter().filter(|refund| refund.status == RefundStatus::Processing) {
+            assert!(refund.next_attempt_time.is_some(), "not sent any more: {refund:?}");
+            let mut others = refunds.iter().filter(|it| it.id != refund.id && is_same_money(it, refund));
+            assert!(others.all(|other| other.status == RefundStatus::Failed), "{refunds:?}");
+        }
         for capture in &captures {
             let of_capture = refunds.iter().filter(|refund| capture.is_refunded_by(refund));
             let live: Vec<_> =
@@ -301,6 +376,11 @@ impl Play {
     }
 }
 
+/// Whether both refunds return the money of the same capture.
+fn is_same_money(left: &Refund, right: &Refund) -> bool {
+    (left.payment, left.capture) == (right.payment, right.capture)
+}
+
 fn cases() -> ProptestConfig {
     let is_long = std::env::var_os("HANDOVER_LONG").is_some();
     ProptestConfig { cases: if is_long { 3_000 } else { 150 }, ..ProptestConfig::default() }
@@ -310,7 +390,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn captured_money_is_spent_refunded_being_refunded_or_open(steps in prop::collection::vec(steps(), 1..30)) {
+    fn captured_money_is_spent_refunded_being_refunded_or_open(steps in plays()) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
