@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_events::{AggregateRef, EventId, TenantId};
+use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 use marketplace_domain::{Capture, Invoice, Order, PayableId, Payment, Refund};
 
 use super::rows_by_order::{RowsByOrder, ids_by_tenant};
@@ -143,8 +143,8 @@ impl Missing {
 }
 
 /// Appends the missing events of an order or invoice and returns them with their ids. A repair by an operator passes its audit entry.
-/// Concurrent repairs append each event once: an event that was consumed before its row was lost keeps its id, and the id
-/// of any other event is derived from its content.
+/// Concurrent repairs append each event once: an event that a consumer applied before its row was lost keeps its id, and the
+/// id of any other event is derived from its content.
 pub(crate) async fn announce_missing(
     tx: &MarketTransactor,
     source: &EventSource,
@@ -159,7 +159,7 @@ pub(crate) async fn announce_missing(
             let mut events = Vec::with_capacity(missing.events.len());
             for (event, idle_consumers) in missing.events {
                 let aggregate = event.aggregate(tenant);
-                let consumed = consumed_record(unit, &event, &aggregate).await?;
+                let consumed = applied_record(unit, &event, &aggregate).await?;
                 let trace = trace_of(&event, &aggregate, &missing.rows, consumed.as_ref(), payable);
                 let request_id = request_of(&event, &aggregate, &missing.rows);
                 let id = match consumed {
@@ -201,16 +201,22 @@ pub(crate) async fn announce_missing(
     .await
 }
 
-/// Returns a consume-log record of the event. If the event was consumed under several event ids (a manually inserted
-/// copy has its own), the smallest id is chosen, so that concurrent repairs append the event with the same id.
-async fn consumed_record(
+/// Returns the consume-log record of a consumer that applied the event. Records of other consumers do not count: they may be
+/// about a row that contradicts the order, and its id would prevent them from applying the event. If the event was
+/// applied under several event ids (a manually inserted copy has its own), the smallest id is chosen, so that concurrent
+/// repairs append the event with the same id.
+async fn applied_record(
     unit: &mut Work,
     event: &ExpectedEvent,
     aggregate: &AggregateRef,
 ) -> Result<Option<Consumed>, StoreError> {
     let consumed = unit.outbox().consumed_about(std::slice::from_ref(aggregate)).await?;
     let name = event.event_type().as_str();
-    let is_it = |row: &Consumed| row.event_type == name && row.aggregate_seq == event.aggregate_seq;
+    let is_it = |row: &Consumed| {
+        row.event_type == name
+            && row.aggregate_seq == event.aggregate_seq
+            && row.record.status == ConsumeStatus::Success
+    };
     Ok(consumed.into_iter().filter(is_it).min_by(|left, right| left.event_id.cmp(&right.event_id)))
 }
 
@@ -248,7 +254,7 @@ fn request_of(event: &ExpectedEvent, aggregate: &AggregateRef, rows: &[OutboxRow
     of_same_change(event, aggregate, rows)?.metadata.request_id.clone()
 }
 
-/// Id of a missing event without a consume-log record. It is derived from the content, so that every repair chooses the
+/// Id of a missing event that no consumer has applied. It is derived from the content, so that every repair chooses the
 /// same id.
 fn repaired_id(event: &ExpectedEvent, aggregate: &AggregateRef) -> Result<EventId, StoreError> {
     let id = format!("repair:{}:{}:{}", event.event_type(), aggregate.id, event.aggregate_seq);

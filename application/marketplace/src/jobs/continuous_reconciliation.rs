@@ -4,7 +4,7 @@
 //! interval, all orders of the window, the orders of unresolved findings, and what belongs to no order of the window.
 //!
 //! **Invariant:** no event takes effect twice. If consumers applied an event before its outbox row was lost, the event is
-//! appended with its old id, so these consumers ignore it.
+//! appended with its old id, so these consumers ignore it. The id of an event that every consumer rejected is not used again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -181,7 +181,8 @@ impl Operations {
         self.process(run, criteria, found, report).await
     }
 
-    /// Repairs findings if requested, records them and adds them to the report.
+    /// Repairs findings if requested, records them and adds them to the report. A finding whose repair fails stays
+    /// unrepaired; an outage of the database ends the run.
     async fn process(
         &self,
         run: &Run<'_>,
@@ -197,7 +198,11 @@ impl Operations {
             if is_uncertain && run.by.repairs == Repairs::Automatic {
                 continue;
             }
-            finding.repair = repair::repair(self, run.by, &criteria.subscriptions, finding).await?;
+            match repair::repair(self, run.by, &criteria.subscriptions, finding).await {
+                Ok(repair) => finding.repair = repair,
+                Err(error) if error.is_outage() => return Err(error),
+                Err(error) => log_failed_repair(finding, &error),
+            }
             log_repair(finding);
         }
         self.record_findings(&found, criteria.now).await?;
@@ -374,6 +379,12 @@ fn log_repair(finding: &Finding) {
         warn!(code = "consistency.finding-repaired", kind = %finding.kind, orderId = order, what, repair = repair.as_str(),
             "[OrderAssetConsistency] [ALERT] finding repaired");
     }
+}
+
+fn log_failed_repair(finding: &Finding, error: &StoreError) {
+    let order = finding.order.map(|order| order.to_string());
+    warn!(code = "consistency.repair-failed", %error, kind = %finding.kind, orderId = order, what = finding.what,
+        "[OrderAssetConsistency] repair failed; the finding stays open, the next run tries again");
 }
 
 fn add_finding(report: &mut Reconciliation, finding: Finding) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use handover_events::ConsumeStatus;
 use handover_outbox::operations::Reason;
 use handover_outbox::ports::{NewEvent, OutboxRow, Store};
 use marketplace::ConsistencySettings;
@@ -10,7 +11,7 @@ use marketplace::ports::FindingFilter;
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator};
-use crate::support::{pass, report, secs};
+use crate::support::{TENANT, first_record, pass, report, secs};
 
 fn repair(market: &Market) -> ContinuousReconciliation {
     within(market, secs(600))
@@ -110,6 +111,67 @@ async fn row_that_no_consumer_applies_does_not_replace_a_lost_event() {
     assert_eq!(repair(&market).compare_all().await.unwrap(), 1);
     assert_eq!(repair(&market).compare_all().await.unwrap(), 0);
     assert_eq!(paid_rows(&market).await.len(), 3);
+}
+
+/// An ORDER_PAID of another amount in the place of the event of the payment: no consumer applies it.
+fn contradicting(market: &Market, order: &Order) -> NewEvent {
+    let body = EventBody::OrderPaid(OrderPaid {
+        order: order.facts(),
+        pay_time: market.world.now(),
+        amount: Money::from_minor(1).unwrap(),
+        product: order.product,
+    });
+    market.world.event("manual-1", 2, &body)
+}
+
+#[tokio::test(start_paused = true)]
+async fn id_of_an_event_that_consumers_rejected_is_not_used_for_the_repair() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &order).await;
+    market.process.commit(vec![contradicting(&market, &order)]).await;
+    market.process_pending().await;
+    let aggregate = paid_rows(&market).await.remove(0).aggregate;
+    let consumed = market.world.view().await.outbox_view().consumed_about(&[aggregate]).await.unwrap();
+    let rejected: Vec<_> = consumed.iter().filter(|it| it.event_id.as_str() == "manual-1").collect();
+    assert!(!rejected.is_empty());
+    assert!(rejected.iter().any(|it| it.record.status == ConsumeStatus::Dead), "{rejected:?}");
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 1);
+    market.process_pending().await;
+    let ids: Vec<String> =
+        paid_rows(&market).await.iter().map(|row| row.event_id.as_str().to_owned()).collect();
+    assert_eq!(ids, ["manual-1".to_owned(), format!("repair:ORDER_PAID:{}:2", order.id)]);
+    assert_eq!(market.world.view().await.shipment_tasks(TENANT, &[order.id]).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn finding_that_cannot_be_repaired_does_not_prevent_the_repair_of_others() {
+    let market = Market::new().await;
+    let corrupt = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &corrupt).await;
+    market.process.commit(vec![contradicting(&market, &corrupt)]).await;
+    // A consumer applied the event before its row was changed: the repaired event would have the id of the row.
+    let row = paid_rows(&market).await.remove(0);
+    let record = first_record(row, "fulfillment", ConsumeStatus::Success, market.world.now());
+    let mut unit = market.world.store.begin().await.unwrap();
+    unit.outbox().record(&[record]).await.unwrap();
+    unit.commit().await.unwrap();
+    let other = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &other).await;
+    for repaired in [1, 0] {
+        assert_eq!(repair(&market).compare_all().await.unwrap(), repaired);
+    }
+    let rows = paid_rows(&market).await;
+    assert_eq!(rows.iter().filter(|row| row.aggregate.id == other.id.get()).count(), 1);
+    let missing = (FindingKind::MissingEvent, FindingState::Open);
+    let found = recorded(&market).await;
+    let of_order = format!("order:{} ", corrupt.id);
+    assert!(
+        found
+            .iter()
+            .any(|(kind, subject, state)| { (*kind, *state) == missing && subject.starts_with(&of_order) }),
+        "{found:?}"
+    );
 }
 
 /// Kind, subject and state of every recorded finding, oldest first.
