@@ -230,13 +230,10 @@ fn of_change(
     of_update(order, EventBody::OrderStatusChanged(body), aggregate_seq, None)
 }
 
-/// The event of the refund that changed the order; a refund of a late payment does not. Without that refund, no event can
-/// be derived.
+/// The event of the refund that changed the order, which may have failed since. Without that refund, no event can be derived.
 fn of_order_refund(order: &Order, refunds: &[Refund]) -> Option<ExpectedEvent> {
-    let refunds_order = |refund: &&Refund| {
-        refund.status == RefundStatus::Success && !refund.is_excess && refund.cause.is_requested()
-    };
-    let refund = refunds.iter().rfind(refunds_order)?;
+    let has_refunded = |refund: &&Refund| order.refund == Some(refund.id) && refund.payouts > 0;
+    let refund = refunds.iter().find(has_refunded)?;
     let body = OrderRefunded {
         order: order.facts(),
         refund: refund.id,

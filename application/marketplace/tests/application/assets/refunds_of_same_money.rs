@@ -15,7 +15,7 @@ use marketplace_domain::{
 };
 
 use super::gateway_reports::reports;
-use super::market::{Market, operator, refund_report, tenant};
+use super::market::{Market, SpentAssets, operator, refund_report, tenant};
 use super::reconciliation::run_reconciliation;
 use crate::support::gateway;
 
@@ -176,4 +176,30 @@ async fn money_is_sent_again_after_the_gateway_has_reported_the_failure_of_a_sto
     it.market.app().payments.settle_refund(&gateway(), done).await.unwrap();
     assert_eq!(it.totals().await, [0, 0, 0]);
     assert_eq!(it.market.world.view().await.refunds_of(tenant(), &[it.order.id]).await.unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_event_of_a_refunded_order_names_the_refund_that_changed_the_order_also_after_its_reversal() {
+    for is_returned_again in [false, true] {
+        let market = Market::running().await;
+        let order = market.paid(SpentAssets::default()).await;
+        let refund = market.refund(&order).await;
+        market.report(&refund, RefundResult::Success).await.unwrap();
+        market.report(&refund, RefundResult::Failed).await.unwrap();
+        if is_returned_again {
+            let again = market.refund(&order).await;
+            market.report(&again, RefundResult::Success).await.unwrap();
+        }
+        market.process_pending().await;
+        let refunded = async || {
+            let rows = market.world.rows().await;
+            rows.into_iter().find(|row| row.event_type == "ORDER_REFUNDED")
+        };
+        let lost = refunded().await.unwrap();
+        assert!(market.world.store.delete_sent_event(&lost.event_id));
+        assert_eq!(run_reconciliation(&market, true).await.count(FindingKind::MissingEvent), 1);
+        let repaired = refunded().await.unwrap();
+        assert_eq!(repaired.payload, lost.payload);
+        assert_eq!((repaired.event_id, repaired.aggregate_seq), (lost.event_id, lost.aggregate_seq));
+    }
 }
