@@ -17,8 +17,11 @@ use crate::ports::{GatewayReportFilter, MarketTransactor};
 /// Rows of one kind that are counted; more are in no alert of interest, and the cost stays bounded.
 const MAX_COUNTED: u32 = 1_000;
 
-pub(crate) const REFUNDS: Metric =
-    Metric::state("handover.refunds", "Refunds by state: PROCESSING, FAILED").by(&["state"]);
+pub(crate) const REFUNDS: Metric = Metric::state(
+    "handover.refunds",
+    "Refunds by state: PROCESSING; FAILED, if the money is still to be returned",
+)
+.by(&["state"]);
 pub(crate) const OLDEST_REFUND: Metric = Metric::state(
     "handover.refund.oldest.seconds",
     "Age of the oldest refund in PROCESSING, in seconds; 0: none",

@@ -11,7 +11,7 @@ use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo, SentRefundRequest};
 use marketplace_domain::{
-    OrderId, PayableId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt,
+    OrderId, OrderStatus, PayableId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt,
 };
 
 use crate::of_orders::of_orders;
@@ -85,6 +85,22 @@ impl Row<Market> for SentRefundRequest {
 /// Whether the refund has returned the money of its capture, or is returning it.
 fn is_live(refund: &Refund) -> bool {
     refund.status != RefundStatus::Failed && !refund.is_excess
+}
+
+/// Whether the money of a failed refund is still to be returned, by this refund or another one.
+fn is_to_be_returned(statement: &Statement<'_>, failed: &Refund) -> bool {
+    let capture = statement.captures().get(&(failed.payment, failed.capture)).map(|it| it.refund_due);
+    let payment = statement.payments().get(&failed.payment).map(|payment| payment.refund_due);
+    let is_due = capture == Some(true) || payment == Some(true);
+    let is_of_invoice = failed.of.invoice().is_some();
+    let is_returned = of_payable(statement, failed.tenant, failed.of).into_iter().any(|other| {
+        (other.payment, other.capture) == (failed.payment, failed.capture)
+            && other.status != RefundStatus::Failed
+            && (is_due || is_of_invoice || !other.is_excess)
+    });
+    let order = failed.of.order().and_then(|order| statement.orders().get(&order).map(|order| order.status));
+    let is_shipped = matches!(order, Some(OrderStatus::Shipped | OrderStatus::Completed));
+    !failed.is_excess && !is_returned && (is_due || !is_shipped)
 }
 
 #[async_trait]
@@ -175,7 +191,7 @@ impl RefundQueries for MarketUnit {
                         let oldest = open.oldest_processing.map_or(created, |oldest| oldest.min(created));
                         open.oldest_processing = Some(oldest);
                     }
-                    RefundStatus::Failed => open.failed += 1,
+                    RefundStatus::Failed => open.failed += u64::from(is_to_be_returned(statement, refund)),
                     RefundStatus::Success => {}
                 }
             }

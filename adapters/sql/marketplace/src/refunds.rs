@@ -89,10 +89,27 @@ pub(crate) fn processing(dialect: &dyn Dialect) -> (String, Vec<Value>) {
     (sql, values![])
 }
 
-/// Number of the failed refunds.
+/// Number of the failed refunds whose money is still to be returned.
 pub(crate) fn failed(dialect: &dyn Dialect) -> (String, Vec<Value>) {
-    let index = dialect.index("idx_refunds_failed");
-    (format!("SELECT count(*) AS counted FROM refunds {index} WHERE status = 'FAILED'"), values![])
+    let failed = dialect.index("idx_refunds_failed");
+    let of_order = dialect.index("idx_refunds_order");
+    let of_invoice = dialect.index("idx_refunds_invoice");
+    // Scalar subqueries, because PostgreSQL and MySQL may rewrite NOT EXISTS as a join that reads whole tables. PostgreSQL
+    // finds regular refunds by the unique key of the capture, which does not contain excess refunds.
+    let sql = format!(
+        "SELECT count(*) AS counted FROM refunds r {failed} WHERE r.status = 'FAILED' AND r.excess = 0 \
+         AND (SELECT count(*) FROM refunds o {of_order} WHERE o.tenant_id = r.tenant_id AND o.order_id = r.order_id \
+         AND o.payment_id = r.payment_id AND o.capture_no = r.capture_no AND o.status <> 'FAILED' AND o.excess = 0) = 0 \
+         AND (SELECT count(*) FROM refunds i {of_invoice} WHERE i.invoice_id = r.invoice_id \
+         AND i.payment_id = r.payment_id AND i.capture_no = r.capture_no AND i.status <> 'FAILED') = 0 \
+         AND CASE WHEN (SELECT count(*) FROM payment_captures c WHERE c.payment_id = r.payment_id \
+         AND c.capture_no = r.capture_no AND c.refund_due = 1) \
+         + (SELECT count(*) FROM payments p WHERE p.id = r.payment_id AND p.refund_due = 1) > 0 \
+         THEN (SELECT count(*) FROM refunds e {of_order} WHERE e.tenant_id = r.tenant_id AND e.order_id = r.order_id \
+         AND e.payment_id = r.payment_id AND e.capture_no = r.capture_no AND e.status <> 'FAILED') \
+         ELSE (SELECT count(*) FROM orders d WHERE d.id = r.order_id AND d.status IN ('shipped', 'completed')) END = 0"
+    );
+    (sql, values![])
 }
 
 /// The query for the refund whose current attempt has a reference.

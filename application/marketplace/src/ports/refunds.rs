@@ -14,12 +14,15 @@ pub struct RefundFilter {
     pub status: Option<RefundStatus>,
 }
 
-/// Numbers of the refunds that did not succeed.
+/// Numbers of the refunds whose money is still to be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenRefunds {
     /// Refunds in `PROCESSING`.
     pub processing: u64,
-    /// Refunds in `FAILED`.
+    /// Refunds in `FAILED` that are no excess. Not counted are refunds of a capture whose money another refund has returned or
+    /// is returning (one that is an excess returns it if the capture is `refund_due`), and refunds of an order that was
+    /// shipped since, unless the capture is `refund_due`: then its money does not pay the order. A capture without a row
+    /// is `refund_due` if its payment is.
     pub failed: u64,
     /// The earliest `create_time` of those in `PROCESSING`.
     pub oldest_processing: Option<DateTime<Utc>>,
@@ -78,7 +81,8 @@ pub trait RefundQueries: Send {
         limit: u32,
     ) -> Result<Vec<SentRefundRequest>, StoreError>;
 
-    /// Numbers of the refunds of all tenants that did not succeed. The cost does not depend on those that did.
+    /// Numbers of the refunds of all tenants whose money is still to be returned. The cost does not depend on the number of
+    /// refunds that succeeded.
     async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError>;
 }
 

@@ -270,6 +270,10 @@ faults! { broken_by(Fault) {
     oldest_refund_is_the_first: OldestRefundIsTheFirst breaks [
         "open_refunds_are_counted_with_the_earliest_creation_in_processing",
     ]
+    failed_refunds_are_counted_for_ever: FailedRefundsAreCountedForEver breaks [
+        "failed_refund_is_counted_until_another_one_returns_its_money",
+        "failed_refund_of_shipped_order_is_counted_only_if_its_money_pays_nothing",
+    ]
     coupons_expire_late: CouponsExpireLate breaks [
         "coupon_is_expired_at_its_expiry_time",
     ]

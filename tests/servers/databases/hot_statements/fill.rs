@@ -8,7 +8,7 @@ use handover_tests::server_rigs::outside;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use marketplace::ports::Work;
 use marketplace_contract::samples::{deposit, hold, order, refund};
-use marketplace_domain::Asset;
+use marketplace_domain::{Asset, Refund, RefundStatus};
 use marketplace_sql::SqlMarket;
 
 /// The consumer whose consume log is filled.
@@ -233,6 +233,8 @@ async fn write_active(unit: &mut Work) -> Result<(), StoreError> {
     unit.outbox().insert_webhook_deliveries(&deliveries).await?;
     unit.insert_order(&order(ACTIVE)).await?;
     unit.insert_refund(&refund(ACTIVE, ACTIVE)).await?;
+    let failed = RefundStatus::Failed;
+    unit.insert_refund(&Refund { status: failed, ..refund(ACTIVE + 1, ACTIVE + 1) }).await?;
     unit.put_holds(&[hold(ACTIVE, Asset::Wallet)]).await?;
     unit.post(&[deposit("active", 10, 500)]).await
 }

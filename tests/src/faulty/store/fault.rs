@@ -240,6 +240,7 @@ pub enum Fault {
     CompletedOrdersIncludeTheEnd,
     RefundsAreDueLate,
     OldestRefundIsTheFirst,
+    FailedRefundsAreCountedForEver,
     CouponsExpireLate,
     ChangedOrdersLeakToOtherTenants,
     ProductsByIdLeakToOtherTenants,

@@ -136,7 +136,7 @@ async fn refund_that_was_sent_fails_when_another_one_has_returned_the_money_and_
     };
     assert_eq!((failed(it.late.id), failed(it.sent.id)), (1, 1));
     let open = it.market.world.view().await.open_refunds().await.unwrap();
-    assert_eq!((open.processing, open.oldest_processing), (0, None));
+    assert_eq!((open.processing, open.oldest_processing, open.failed), (0, None, 0));
     it.report(&it.sent, RefundResult::Success, "sent").await;
     let newest = reports(&it.market).await.remove(0).effect;
     assert_eq!(newest.outcome, ReportOutcome::RefundedTwice);

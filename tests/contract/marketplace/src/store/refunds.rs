@@ -6,10 +6,16 @@ use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
 use marketplace::ports::{OpenRefunds, RefundFilter, SentRefundRequest};
-use marketplace_domain::{Currency, Money, Reference, Refund, RefundCause, RefundStatus, SupersededAttempt};
+use marketplace_domain::{
+    Capture, Currency, Money, Order, OrderStatus, Payment, Reference, Refund, RefundCause, RefundStatus,
+    SupersededAttempt,
+};
 
 use super::{MarketRig, begin, in_unit, view};
-use crate::samples::{money, order_id, reference, refund, refund_id, refund_moved_to};
+use crate::samples::{
+    capture, invoice_id, money, order, order_id, order_moved_to, payment, reference, refund, refund_id,
+    refund_moved_to,
+};
 
 use RefundStatus::{Failed, Processing, Success};
 
@@ -435,6 +441,74 @@ pub async fn open_refunds_are_counted_with_the_earliest_creation_in_processing(r
     settle(rig, &foreign, Success).await;
     let open = OpenRefunds { processing: 2, failed: 2, oldest_processing: Some(later(20)) };
     assert_eq!(view(rig).await.open_refunds().await.unwrap(), open);
+}
+
+async fn failed_refunds(rig: &dyn MarketRig) -> u64 {
+    view(rig).await.open_refunds().await.expect("cannot count refunds").failed
+}
+
+/// A failed refund is counted until another refund of its capture has returned the money or is returning it, also as an
+/// excess. Excess refunds that failed are not counted. Refunds of another capture, order or invoice do not matter.
+pub async fn failed_refund_is_counted_until_another_one_returns_its_money(rig: &dyn MarketRig) {
+    let failed = |id, payment| Refund { status: Failed, next_attempt_time: None, ..refund(id, payment) };
+    let of_invoice = |refund| Refund { of: invoice_id(1).into(), ..refund };
+    add(rig, &[failed(1, 1), failed(2, 1), failed(3, 2), of_invoice(failed(4, 3))]).await;
+    add(rig, &[Refund { tenant: tenant(2), ..failed(5, 4) }]).await;
+    add(rig, &[Refund { is_excess: true, ..failed(6, 5) }]).await;
+    assert_eq!(failed_refunds(rig).await, 5);
+    add(rig, &[Refund { capture: 2, ..refund(11, 1) }, refund(12, 6), of_invoice(refund(13, 7))]).await;
+    assert_eq!(failed_refunds(rig).await, 5, "other captures, orders and invoices");
+    let again = refund(14, 1);
+    add(rig, std::slice::from_ref(&again)).await;
+    assert_eq!(failed_refunds(rig).await, 3);
+    let again = settle(rig, &again, Failed).await;
+    assert_eq!(failed_refunds(rig).await, 6);
+    settle(rig, &Refund { status: Processing, ..again }, Success).await;
+    assert_eq!(failed_refunds(rig).await, 3);
+    in_unit!(rig, |unit| {
+        unit.insert_capture(&Capture { refund_due: true, ..capture(2, 1) }).await.unwrap();
+        let excess = Refund { is_excess: true, ..refund_moved_to(&refund(15, 2), Success) };
+        unit.insert_refund(&excess).await.unwrap();
+    });
+    assert_eq!(failed_refunds(rig).await, 2);
+    add(rig, &[of_invoice(refund_moved_to(&refund(16, 3), Success))]).await;
+    assert_eq!(failed_refunds(rig).await, 1);
+}
+
+/// A failed refund of an order that was shipped since is counted only if the money pays no order: the row of the capture or,
+/// for a payment of an earlier version, that of the payment is `refund_due`.
+pub async fn failed_refund_of_shipped_order_is_counted_only_if_its_money_pays_nothing(rig: &dyn MarketRig) {
+    for (id, status) in (1..).zip(OrderStatus::ALL) {
+        let failed = Refund { status: Failed, next_attempt_time: None, ..refund(id, id) };
+        in_unit!(rig, |unit| {
+            let order = Order { status: *status, ..order_moved_to(&order(id), *status, later(1)) };
+            unit.insert_order(&order).await.unwrap();
+            unit.insert_payment(&payment(id, id)).await.unwrap();
+            unit.insert_capture(&capture(id, 1)).await.unwrap();
+            unit.insert_refund(&failed).await.unwrap();
+        });
+        let is_shipped = matches!(status, OrderStatus::Shipped | OrderStatus::Completed);
+        let before = failed_refunds(rig).await;
+        in_unit!(rig, |unit| {
+            let due = Capture { refund_due: true, ..capture(id, 1) };
+            changes_one(unit.update_capture(&due).await);
+        });
+        assert_eq!(
+            failed_refunds(rig).await - before,
+            u64::from(is_shipped),
+            "capture of an order that is {status}"
+        );
+        in_unit!(rig, |unit| changes_one(unit.update_capture(&capture(id, 1)).await));
+        assert_eq!(failed_refunds(rig).await, before);
+        let late = Payment { refund_due: true, version: 2, ..payment(id, id) };
+        in_unit!(rig, |unit| changes_one(unit.advance_payment(&late).await));
+        assert_eq!(
+            failed_refunds(rig).await - before,
+            u64::from(is_shipped),
+            "payment of an order that is {status}"
+        );
+    }
+    assert_eq!(failed_refunds(rig).await, OrderStatus::ALL.len() as u64);
 }
 
 pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn MarketRig) {

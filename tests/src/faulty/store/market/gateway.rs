@@ -62,6 +62,10 @@ impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
             let refunds = self.inner().refunds_page(processing, None, u32::MAX).await?;
             open.oldest_processing = refunds.last().map(|refund| refund.create_time);
         }
+        if self.has(Fault::FailedRefundsAreCountedForEver) {
+            let failed = RefundFilter { tenant: None, status: Some(RefundStatus::Failed) };
+            open.failed = self.inner().refunds_page(failed, None, u32::MAX).await?.len() as u64;
+        }
         Ok(open)
     }
 }
