@@ -4,6 +4,7 @@
 //! with the same idempotency key. The response to the request does not settle the refund; only a signed report of the
 //! gateway does.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::Trace;
 use marketplace_domain::{InvoiceId, OrderId, Refund, RefundId, RefundStatus};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::RefundSettings;
 use crate::cash;
@@ -56,6 +57,10 @@ impl RefundDispatcher {
     /// Sends one batch of due refunds. Returns the number of requests.
     pub async fn dispatch(&self) -> Result<usize, StoreError> {
         dispatch_once(&self.tx, self, self.settings.concurrency).await
+    }
+
+    async fn due(&self, limit: u32) -> Result<Vec<Refund>, StoreError> {
+        self.tx.view().await?.refunds_due(self.tx.now(), limit).await
     }
 
     /// Commits the attempt and the time of the next one. `None` if the refund is not due any more.
@@ -123,7 +128,7 @@ impl RefundDispatcher {
                 RequestOutcome::Failed(error.to_string())
             }
             Err(error @ GatewayError::Refused(_)) => {
-                tracing::error!(code = "refund.rejected", %error, refundId = %id, orderId = order, invoiceId = invoice, traceId = trace, attempt,
+                error!(code = "refund.rejected", %error, refundId = %id, orderId = order, invoiceId = invoice, traceId = trace, attempt,
                     "[RefundDispatcher] [ALERT] gateway rejected the refund; retrying later");
                 RequestOutcome::Failed(error.to_string())
             }
@@ -169,21 +174,43 @@ impl Dispatch for RefundDispatcher {
     type Task = Attempted;
     type Outcome = RequestOutcome;
 
+    /// A refund whose attempt cannot be committed, for example because its payment is unreadable, stays due. It neither
+    /// counts for `limit` nor prevents the attempts of later ones.
     async fn claim(&self, limit: NonZeroU32) -> Result<Vec<Attempted>, StoreError> {
-        let due = self.tx.view().await?.refunds_due(self.tx.now(), limit.get()).await?;
         let mut attempted = Vec::new();
-        for refund in due {
-            match self.attempt(refund.id).await {
-                Ok(attempt) => attempted.extend(attempt),
+        let mut failed: BTreeSet<RefundId> = BTreeSet::new();
+        loop {
+            let failed_before = failed.len();
+            let skipped = u32::try_from(failed_before).unwrap_or(u32::MAX);
+            let mut due = match self.due(limit.get().saturating_add(skipped)).await {
+                Ok(due) => due,
                 Err(error) if attempted.is_empty() => return Err(error),
-                // The requests of the committed attempts are sent.
-                Err(error) => {
-                    warn!(code = "refund.not-recorded", %error, refundId = %refund.id, "[RefundDispatcher] attempt not committed; retrying later");
-                    break;
+                // The requests of the committed attempts are sent; the next claim reports the outage.
+                Err(_) => return Ok(attempted),
+            };
+            due.retain(|refund| !failed.contains(&refund.id));
+            for refund in due {
+                if attempted.len() >= limit.get() as usize {
+                    return Ok(attempted);
+                }
+                match self.attempt(refund.id).await {
+                    Ok(attempt) => attempted.extend(attempt),
+                    Err(error) if !error.is_outage() => {
+                        error!(code = "refund.attempt-failed", %error, refundId = %refund.id, "[RefundDispatcher] refund cannot be sent; other refunds are sent, this one is tried again");
+                        failed.insert(refund.id);
+                    }
+                    Err(error) if attempted.is_empty() => return Err(error),
+                    // The requests of the committed attempts are sent.
+                    Err(error) => {
+                        warn!(code = "refund.not-recorded", %error, refundId = %refund.id, "[RefundDispatcher] attempt not committed; retrying later");
+                        return Ok(attempted);
+                    }
                 }
             }
+            if failed.len() == failed_before {
+                return Ok(attempted);
+            }
         }
-        Ok(attempted)
     }
 
     async fn carry_out(&self, attempted: &Attempted) -> RequestOutcome {
@@ -200,10 +227,17 @@ impl Dispatch for RefundDispatcher {
 
     async fn record(&self, outcomes: &[(Attempted, RequestOutcome)]) -> Result<(), StoreError> {
         for ((refund, _), outcome) in outcomes {
-            match outcome {
-                RequestOutcome::Accepted => {}
-                RequestOutcome::Failed(error) => self.store_error(refund, error.clone()).await?,
-                RequestOutcome::Interrupted => self.store_interruption(refund).await?,
+            let recorded = match outcome {
+                RequestOutcome::Accepted => Ok(()),
+                RequestOutcome::Failed(error) => self.store_error(refund, error.clone()).await,
+                RequestOutcome::Interrupted => self.store_interruption(refund).await,
+            };
+            match recorded {
+                // The request is sent again at its next time.
+                Err(error) if !error.is_outage() => {
+                    error!(code = "refund.outcome-lost", %error, refundId = %refund.id, "[RefundDispatcher] outcome of a request not recorded");
+                }
+                Ok(()) | Err(_) => recorded?,
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use marketplace_domain::*;
 use tokio::time::Instant;
 
 use super::market::{Market, SpentAssets, operator};
-use crate::support::{BUYER, by, eventually, pass, secs};
+use crate::support::{BUYER, UNSTORABLE, by, eventually, pass, secs};
 
 fn dispatcher(market: &Market, gateway: Arc<dyn Gateway>) -> RefundDispatcher {
     RefundDispatcher { tx: market.app().tx.clone(), gateway, settings: RefundSettings::default() }
@@ -134,6 +134,50 @@ async fn open_refunds_are_counted_with_the_age_of_the_oldest() {
     assert_eq!(value("handover.refunds", &["FAILED"]), 0.0);
     let age = value("handover.refund.oldest.seconds", &[]);
     assert!((70.0..80.0).contains(&age), "{age}");
+}
+
+/// Refunds of two orders; the second one was requested later.
+async fn two_refunds(market: &Market) -> [Refund; 2] {
+    let mut refunds = Vec::new();
+    for _ in 0..2 {
+        let order = market.paid(SpentAssets::default()).await;
+        refunds.push(market.refund(&order).await);
+        pass(secs(1)).await;
+    }
+    refunds.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn refund_whose_payment_is_unreadable_does_not_stop_other_refunds() {
+    let market = Market::running().await;
+    let [unreadable, other] = two_refunds(&market).await;
+    market.process.faults.corrupt_payment(unreadable.payment);
+    let mut gateway = MockGateway::new();
+    gateway.expect_refund().withf(move |request| request.refund == other.id).once().returning(|_| Ok(()));
+    let settings = RefundSettings { concurrency: std::num::NonZeroU32::MIN, ..RefundSettings::default() };
+    let dispatcher = RefundDispatcher { settings, ..dispatcher(&market, Arc::new(gateway)) };
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 0);
+    market.process.faults.set_unavailable(true);
+    assert!(dispatcher.dispatch().await.unwrap_err().is_outage());
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcome_that_cannot_be_stored_does_not_prevent_the_record_of_others() {
+    let market = Market::running().await;
+    let [first, other] = two_refunds(&market).await;
+    let mut gateway = MockGateway::new();
+    let of_first = first.id;
+    gateway.expect_refund().times(2).returning(move |request| {
+        let error = if request.refund == of_first { UNSTORABLE } else { "no response" };
+        Err(GatewayError::Unavailable(error.to_owned()))
+    });
+    assert_eq!(dispatcher(&market, Arc::new(gateway)).dispatch().await.unwrap(), 2);
+    let error = async |refund: RefundId| {
+        market.world.view().await.refund_by_id(refund).await.unwrap().unwrap().last_error
+    };
+    assert_eq!(error(first.id).await, None);
+    assert!(error(other.id).await.unwrap().contains("no response"));
 }
 
 #[tokio::test(start_paused = true)]

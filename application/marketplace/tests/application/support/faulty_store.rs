@@ -1,12 +1,13 @@
 //! Store with injected faults: outages, failing commits, and lost replies of commits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use handover_outbox::ports::*;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::*;
+use marketplace_domain::{Payment, PaymentId, RefundId};
 
 /// Fault of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(crate) enum CommitFault {
     Unavailable,
 }
 
-/// Text that no dead letter may contain: the store rejects a body with this text, with a backend error.
+/// Text that no dead letter and no error of a refund request may contain: the store rejects it with a backend error.
 pub(crate) const UNSTORABLE: &str = "unstorable";
 
 /// Fault switches of one process's connection to the store.
@@ -42,6 +43,7 @@ struct Switches {
     begun_units: u64,
     calls: u64,
     lowered_by: BTreeMap<IdKind, i64>,
+    corrupt_payments: BTreeSet<PaymentId>,
     /// A unit of work that is being rolled back, and how many units begin before that ends.
     rolling_back: Option<(u32, Box<Work>)>,
 }
@@ -62,6 +64,11 @@ impl StoreFaults {
     /// Sets the faults of the next commits, in this sequence. Later commits succeed.
     pub(crate) fn next_commits(&self, faults: impl IntoIterator<Item = CommitFault>) {
         self.switches().commits.extend(faults);
+    }
+
+    /// Makes the row of this payment unreadable for units of work.
+    pub(crate) fn corrupt_payment(&self, id: PaymentId) {
+        self.switches().corrupt_payments.insert(id);
     }
 
     /// Number of begun units of work.
@@ -194,11 +201,39 @@ impl IdBlocksWrapper for FaultyUnit {
     }
 }
 
+impl PaymentQueriesWrapper for FaultyUnit {
+    async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
+        if self.faults.switches().corrupt_payments.contains(&id) {
+            return Err(StoreError::Corrupt {
+                table: "payments",
+                column: "status",
+                key: id.to_string(),
+                why: "no such status".to_owned(),
+            });
+        }
+        self.inner.payment_by_id(id).await
+    }
+}
+
+impl RefundRepoWrapper for FaultyUnit {
+    /// Rejects an error that contains [`UNSTORABLE`].
+    async fn set_refund_request_error(
+        &mut self,
+        refund: RefundId,
+        version: i64,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        if error.contains(UNSTORABLE) {
+            return Err(StoreError::Backend("the error cannot be stored".into()));
+        }
+        self.inner.set_refund_request_error(refund, version, error).await
+    }
+}
+
 impl ProductQueriesWrapper for FaultyUnit {}
 impl ProductRepoWrapper for FaultyUnit {}
 impl OrderQueriesWrapper for FaultyUnit {}
 impl OrderRepoWrapper for FaultyUnit {}
-impl PaymentQueriesWrapper for FaultyUnit {}
 impl PaymentRepoWrapper for FaultyUnit {}
 impl OutboxQueriesWrapper for FaultyUnit {}
 impl OperatorQueriesWrapper for FaultyUnit {}
@@ -232,7 +267,6 @@ impl MonitoringRepoWrapper for FaultyUnit {}
 impl AssetQueriesWrapper for FaultyUnit {}
 impl AssetRepoWrapper for FaultyUnit {}
 impl RefundQueriesWrapper for FaultyUnit {}
-impl RefundRepoWrapper for FaultyUnit {}
 impl GatewayReportQueriesWrapper for FaultyUnit {}
 impl FindingQueriesWrapper for FaultyUnit {}
 impl InvoiceQueriesWrapper for FaultyUnit {}
