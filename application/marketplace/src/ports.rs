@@ -69,5 +69,5 @@ pub use rate_limit::MockRateLimiter;
 pub use rate_limit::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 pub use refunds::{
     OpenRefunds, RefundFilter, RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper,
-    SentRefundRequest,
+    SentRefundRequest, attempt_begin,
 };

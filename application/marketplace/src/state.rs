@@ -24,7 +24,7 @@ pub(crate) const REFUNDS: Metric = Metric::state(
 .by(&["state"]);
 pub(crate) const OLDEST_REFUND: Metric = Metric::state(
     "handover.refund.oldest.seconds",
-    "Age of the oldest refund in PROCESSING, in seconds; 0: none",
+    "Age of the oldest attempt at a refund in PROCESSING, in seconds; 0: none",
 );
 pub(crate) const OVERDUE: Metric =
     Metric::state("handover.orders.overdue", "Pending orders past their timeout, at most 1,000");

@@ -9,7 +9,9 @@ use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{OpenRefunds, RefundFilter, RefundQueries, RefundRepo, SentRefundRequest};
+use marketplace::ports::{
+    OpenRefunds, RefundFilter, RefundQueries, RefundRepo, SentRefundRequest, attempt_begin,
+};
 use marketplace_domain::{
     OrderId, OrderStatus, PayableId, PaymentId, Reference, Refund, RefundId, RefundStatus, SupersededAttempt,
 };
@@ -85,6 +87,16 @@ impl Row<Market> for SentRefundRequest {
 /// Whether the refund has returned the money of its capture, or is returning it.
 fn is_live(refund: &Refund) -> bool {
     refund.status != RefundStatus::Failed && !refund.is_excess
+}
+
+/// The requests of a refund, latest first.
+fn requests_of(statement: &Statement<'_>, refund: RefundId) -> Vec<SentRefundRequest> {
+    let requests = statement.refund_requests();
+    let latest_first = requests.select(|table| {
+        let of_refund = table.rows().range((refund, i64::MIN)..=(refund, i64::MAX)).rev();
+        of_refund.map(|((_, version), request)| (Reverse(*version), request))
+    });
+    latest_first.cloned().collect()
 }
 
 /// Whether the money of a failed refund is still to be returned, by this refund or another one.
@@ -169,15 +181,7 @@ impl RefundQueries for MarketUnit {
         refund: RefundId,
         limit: u32,
     ) -> Result<Vec<SentRefundRequest>, StoreError> {
-        self.read(|statement| {
-            let requests = statement.refund_requests();
-            let latest_first = requests.select(|table| {
-                let of_refund = table.rows().range((refund, i64::MIN)..=(refund, i64::MAX)).rev();
-                of_refund.map(|((_, version), request)| (Reverse(*version), request))
-            });
-            latest_first.take(limited(limit)).cloned().collect()
-        })
-        .await
+        self.read(|statement| requests_of(statement, refund).into_iter().take(limited(limit)).collect()).await
     }
 
     async fn open_refunds(&mut self) -> Result<OpenRefunds, StoreError> {
@@ -187,8 +191,8 @@ impl RefundQueries for MarketUnit {
                 match refund.status {
                     RefundStatus::Processing => {
                         open.processing += 1;
-                        let created = refund.create_time;
-                        let oldest = open.oldest_processing.map_or(created, |oldest| oldest.min(created));
+                        let begin = attempt_begin(refund, &requests_of(statement, refund.id));
+                        let oldest = open.oldest_processing.map_or(begin, |oldest| oldest.min(begin));
                         open.oldest_processing = Some(oldest);
                     }
                     RefundStatus::Failed => open.failed += u64::from(is_to_be_returned(statement, refund)),

@@ -80,11 +80,14 @@ pub(crate) fn due(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (Stri
     (sql, values![now, most])
 }
 
-/// Number and earliest creation of the refunds in processing.
+/// Number of the refunds in processing, and the earliest begin of their attempts.
 pub(crate) fn processing(dialect: &dyn Dialect) -> (String, Vec<Value>) {
     let index = dialect.index("idx_refunds_due");
     let sql = format!(
-        "SELECT count(*) AS counted, min(create_time) AS oldest FROM refunds {index} WHERE status = 'PROCESSING'"
+        "SELECT count(*) AS counted, min(CASE WHEN r.attempt_no = 1 THEN r.create_time \
+         ELSE COALESCE((SELECT min(q.sent_time) FROM refund_requests q \
+         WHERE q.refund_id = r.id AND q.attempt_no = r.attempt_no), r.update_time) END) AS oldest \
+         FROM refunds r {index} WHERE r.status = 'PROCESSING'"
     );
     (sql, values![])
 }

@@ -24,8 +24,18 @@ pub struct OpenRefunds {
     /// shipped since, unless the capture is `refund_due`: then its money does not pay the order. A capture without a row
     /// is `refund_due` if its payment is.
     pub failed: u64,
-    /// The earliest `create_time` of those in `PROCESSING`.
+    /// The earliest begin of the current attempt ([`attempt_begin`]) of those in `PROCESSING`.
     pub oldest_processing: Option<DateTime<Utc>>,
+}
+
+/// Begin of the current attempt of a refund in `PROCESSING`: its creation or, after a retry, the first of these requests of the
+/// attempt. Until a retried refund has one, its last change counts, which is the retry.
+pub fn attempt_begin(refund: &Refund, requests: &[SentRefundRequest]) -> DateTime<Utc> {
+    if refund.attempt == 1 {
+        return refund.create_time;
+    }
+    let of_attempt = requests.iter().filter(|it| (it.refund, it.attempt) == (refund.id, refund.attempt));
+    of_attempt.map(|it| it.sent).min().unwrap_or(refund.update_time)
 }
 
 /// A request of a refund to the gateway. It is recorded before it is sent.

@@ -151,6 +151,7 @@ handover_contract::rules! { store_rules: MarketRig;
         refund_is_due_at_its_next_attempt_time,
         due_refunds_are_processing_and_ordered_earliest_first,
         open_refunds_are_counted_with_the_earliest_creation_in_processing,
+        age_of_retried_refund_counts_from_first_request_of_its_attempt,
         failed_refund_is_counted_until_another_one_returns_its_money,
         failed_refund_of_shipped_order_is_counted_only_if_its_money_pays_nothing,
         concurrent_refunds_of_payment_succeed_exactly_once,

@@ -269,6 +269,7 @@ faults! { broken_by(Fault) {
     ]
     oldest_refund_is_the_first: OldestRefundIsTheFirst breaks [
         "open_refunds_are_counted_with_the_earliest_creation_in_processing",
+        "age_of_retried_refund_counts_from_first_request_of_its_attempt",
     ]
     failed_refunds_are_counted_for_ever: FailedRefundsAreCountedForEver breaks [
         "failed_refund_is_counted_until_another_one_returns_its_money",

@@ -1,16 +1,18 @@
 //! The continuous reconciliation appends events that are missing in the outbox, repairs what is certain, and records the rest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use handover_events::ConsumeStatus;
 use handover_outbox::operations::Reason;
 use handover_outbox::ports::{NewEvent, OutboxRow, Store};
-use marketplace::ConsistencySettings;
-use marketplace::jobs::ContinuousReconciliation;
-use marketplace::ports::FindingFilter;
+use marketplace::jobs::{ContinuousReconciliation, RefundDispatcher};
+use marketplace::ports::{FindingFilter, MockGateway};
+use marketplace::{ConsistencySettings, RefundSettings};
 use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator};
+use super::reconciliation::run_reconciliation;
 use crate::support::{TENANT, first_record, pass, report, secs};
 
 fn repair(market: &Market) -> ContinuousReconciliation {
@@ -231,6 +233,33 @@ async fn refund_without_a_report_within_an_hour_is_open_until_the_gateway_report
     pass(secs(7_201)).await;
     job.compare_all().await.unwrap();
     assert_eq!(recorded(&market).await, finding(FindingState::Resolved));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retried_refund_without_a_report_is_found_an_hour_after_the_first_request_of_its_attempt() {
+    let market = Market::new().await;
+    let order = market.process.paid().await;
+    let refund = market.refund(&order).await;
+    market.report(&refund, RefundResult::Failed).await.unwrap();
+    pass(secs(7_200)).await;
+    let reason = Reason::new("the account is open again".to_owned()).unwrap();
+    market.app().operations.retry_refund(&operator(), refund.id, reason).await.unwrap();
+    let mut gateway = MockGateway::new();
+    gateway.expect_refund().returning(|_| Ok(()));
+    let tx = market.app().tx.clone();
+    let dispatcher = RefundDispatcher { tx, gateway: Arc::new(gateway), settings: RefundSettings::default() };
+    pass(secs(100)).await;
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+    let found = async || run_reconciliation(&market, false).await.count(FindingKind::NotReported);
+    let age = async || {
+        let oldest = market.world.view().await.open_refunds().await.unwrap().oldest_processing;
+        (market.world.now() - oldest.unwrap()).num_seconds()
+    };
+    pass(secs(3_599)).await;
+    assert_eq!((found().await, age().await), (0, 3_599));
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+    pass(secs(2)).await;
+    assert_eq!((found().await, age().await), (1, 3_601));
 }
 
 /// A consumer with a backlog applies an event late. Another copy of the event would only add to the backlog.

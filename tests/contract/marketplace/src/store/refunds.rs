@@ -427,7 +427,7 @@ pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn Mar
 }
 
 /// The refunds of all tenants are counted. The oldest one is not the one with the smallest id, and its creation counts, not the
-/// time of its next attempt.
+/// time of its next request.
 pub async fn open_refunds_are_counted_with_the_earliest_creation_in_processing(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.open_refunds().await.unwrap(), OpenRefunds::default());
     let created = |id, seconds, status| Refund { status, create_time: later(seconds), ..refund(id, id) };
@@ -441,6 +441,29 @@ pub async fn open_refunds_are_counted_with_the_earliest_creation_in_processing(r
     settle(rig, &foreign, Success).await;
     let open = OpenRefunds { processing: 2, failed: 2, oldest_processing: Some(later(20)) };
     assert_eq!(view(rig).await.open_refunds().await.unwrap(), open);
+}
+
+/// The age of a retried refund counts from the first request of its attempt or, before that, from the retry.
+pub async fn age_of_retried_refund_counts_from_first_request_of_its_attempt(rig: &dyn MarketRig) {
+    let oldest =
+        async || view(rig).await.open_refunds().await.expect("cannot count refunds").oldest_processing;
+    let at = |version, seconds, attempt| SentRefundRequest {
+        attempt,
+        sent: later(seconds),
+        ..sent_request(1, version)
+    };
+    let retried = Refund { attempt: 2, update_time: later(40), version: 5, ..refund(1, 1) };
+    let recent = Refund { create_time: later(90), ..refund(2, 2) };
+    add(rig, &[retried, recent]).await;
+    in_unit!(rig, |unit| unit.insert_refund_request(&at(2, 10, 1)).await.unwrap());
+    assert_eq!(oldest().await, Some(later(40)));
+    in_unit!(rig, |unit| {
+        for request in [at(6, 50, 2), at(7, 60, 2), SentRefundRequest { refund: refund_id(3), ..at(8, 5, 2) }]
+        {
+            unit.insert_refund_request(&request).await.unwrap();
+        }
+    });
+    assert_eq!(oldest().await, Some(later(50)));
 }
 
 async fn failed_refunds(rig: &dyn MarketRig) -> u64 {

@@ -114,6 +114,7 @@ pub(super) const CASES: &[Case] = &[
             "orders_pkey",
             "payments_pkey",
             "payment_captures_pkey",
+            "refund_requests_pkey",
             "PRIMARY",
         ],
         |view| async { view.open_refunds().await.map(Some) }

@@ -9,7 +9,7 @@ use marketplace_domain::{
 };
 
 use super::findings::{Finding, Record};
-use super::outside::{ConsumeLog, missing_deliveries, not_reported, reports_of};
+use super::outside::{ConsumeLog, missing_deliveries, not_reported, reports_of, requests_of_retried};
 use super::report::Reconciliation;
 use crate::cash;
 use crate::consistency::{
@@ -97,7 +97,8 @@ pub(super) async fn compare(
     for (rows, effects) in rows.iter().zip(&effects) {
         let comparison = Comparison { rows, log: &log, effects, criteria };
         findings.extend(comparison.run(view, report).await?);
-        findings.extend(not_reported(rows, &reports.take(rows.order), criteria.now));
+        let requests = requests_of_retried(view, rows).await?;
+        findings.extend(not_reported(rows, &reports.take(rows.order), &requests, criteria.now));
     }
     findings.extend(missing_deliveries(view, &rows, &log).await?);
     Ok(findings)

@@ -13,14 +13,17 @@ use marketplace_domain::{
 use super::findings::{Finding, Record};
 use crate::consistency::OrderRows;
 use crate::consistency::rows_by_order::{RowsByOrder, ids_by_tenant};
-use crate::ports::MarketView;
+use crate::ports::{MarketView, SentRefundRequest, attempt_begin};
 use crate::webhook_offer::OFFER;
 
 /// The consume-log records of events, by event and consumer.
 pub(super) type ConsumeLog = BTreeMap<(EventId, String), Consumed>;
 
-/// Time after which a refund without a report of the gateway is a finding.
+/// Time after which an attempt at a refund without a report of the gateway is a finding.
 const REPORT_EXPECTED_AFTER: TimeDelta = TimeDelta::hours(1);
+
+/// Number of requests of a refund that are read, more than the current attempt has.
+const MAX_REQUESTS: u32 = 10_000;
 
 /// Reads the reports of the gateway about these orders. A report is committed together with its effect, so payments and
 /// refunds MUST be read before.
@@ -38,11 +41,26 @@ pub(super) async fn reports_of(
     Ok(reports)
 }
 
+/// The requests of the refunds of this order that were retried and are in processing.
+pub(super) async fn requests_of_retried(
+    view: &mut dyn MarketView,
+    rows: &OrderRows<'_>,
+) -> Result<Vec<SentRefundRequest>, StoreError> {
+    let mut requests = Vec::new();
+    for refund in &rows.refunds {
+        if refund.status == RefundStatus::Processing && refund.attempt > 1 {
+            requests.extend(view.refund_requests(refund.id, MAX_REQUESTS).await?);
+        }
+    }
+    Ok(requests)
+}
+
 /// Findings for money that moved, or should have moved, without a report of the gateway. An operator may have settled a
 /// refund without one.
 pub(super) fn not_reported(
     rows: &OrderRows<'_>,
     reports: &[GatewayReport],
+    requests: &[SentRefundRequest],
     now: DateTime<Utc>,
 ) -> Vec<Finding> {
     let finding = |key: String, what: String| Finding {
@@ -67,15 +85,17 @@ pub(super) fn not_reported(
     }
     for refund in rows.refunds.iter().filter(|it| it.amount.minor() > 0) {
         let is_reported = || is_reported(ReportKind::Refund, &|it| it.refund == Some(refund.id));
-        let Refund { id, amount, status, create_time, .. } = refund;
+        let Refund { id, amount, status, .. } = refund;
         let what = match status {
             RefundStatus::Success if refund.settled_by.is_none() && !is_reported() => {
                 format!("refund {id} of {amount} is SUCCESS without a report of the gateway")
             }
-            RefundStatus::Processing if *create_time + REPORT_EXPECTED_AFTER < now => format!(
-                "refund {id} of {amount} was requested more than {} min ago, and the gateway has not reported its result",
-                REPORT_EXPECTED_AFTER.num_minutes()
-            ),
+            RefundStatus::Processing if attempt_begin(refund, requests) + REPORT_EXPECTED_AFTER < now => {
+                format!(
+                    "refund {id} of {amount} was requested more than {} min ago, and the gateway has not reported its result",
+                    REPORT_EXPECTED_AFTER.num_minutes()
+                )
+            }
             RefundStatus::Success | RefundStatus::Processing | RefundStatus::Failed => continue,
         };
         findings.push(finding(format!("refund:{id}"), what));
