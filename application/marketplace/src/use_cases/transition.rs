@@ -1,7 +1,10 @@
 //! A transition of an order in a unit of work. Used by use cases, consumers and jobs.
 
 use handover_events::{AggregateRef, TenantId};
-use marketplace_domain::{AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal};
+use marketplace_domain::{
+    AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
+};
+use tracing::error;
 
 use super::UseCaseError;
 use crate::event_types::append;
@@ -9,7 +12,7 @@ use crate::events::EventFactory;
 use crate::ports::{Notification, OrderSide, Work};
 use handover_outbox::ports::{NewEvent, OutboxRow, StoreError};
 
-/// Applies an action: writes the order, releases its product if necessary, notifies the buyer if the seller declines the
+/// Applies an action: writes the order, frees its product if it is closed, notifies the buyer if the seller declines the
 /// order, and appends the events. Skips the first `skip` event ids, which belong to earlier changes.
 pub(crate) async fn apply<R: From<OrderRefusal>>(
     unit: &mut Work,
@@ -22,12 +25,7 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
     let (after, events) = order.apply(action, actor, event_factory.now)?;
     unit.advance_order(&after).await?.or_conflict("order")?;
     if let Some(product_action) = action.product_action() {
-        let product = unit
-            .product_by_id(order.tenant, order.product)
-            .await?
-            .ok_or(UseCaseError::NotFound { what: "product" })?;
-        let freed = product.apply(product_action, event_factory.now).map_err(OrderRefusal::from)?;
-        unit.advance_product(&freed).await?.or_conflict("product")?;
+        free_product(unit, &after, product_action).await?;
     }
     let rows = event_factory.rows(skip, &after, after.version, &events);
     if let (true, Some(row)) = (action.is_decline(), rows.first()) {
@@ -35,6 +33,19 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
     }
     append(unit.outbox(), rows).await?;
     Ok(after)
+}
+
+/// Puts the product of a closed order on sale again, or takes it off the shelf. A product that is not sold or does not exist,
+/// as after a change by SQL, stays as it is: the assets and the money of the order do not wait for its correction.
+async fn free_product(unit: &mut Work, closed: &Order, action: ProductAction) -> Result<(), StoreError> {
+    let product = unit.product_by_id(closed.tenant, closed.product).await?;
+    let Some(freed) = product.as_ref().and_then(|it| it.apply(action, closed.update_time).ok()) else {
+        let status = product.map(|product| product.status.as_str());
+        error!(code = "order.product-not-sold", orderId = %closed.id, productId = %closed.product, status,
+            "[Order] [ALERT] product of an order that is closed is not sold; it stays as it is");
+        return Ok(());
+    };
+    unit.advance_product(&freed).await?.or_conflict("product")
 }
 
 /// The notification of the buyer that the seller declined the order; `event` announces the change. It is written with the

@@ -151,19 +151,29 @@ fn start(process: &Process, sweep: TimeoutSweep) {
     sweep.start(&Leader::start(&process.app.outbox.tx, "jobs", LEADER_LEASE_MS));
 }
 
+/// An older order of a product that does not exist.
+async fn without_product(world: &World, order: &Order, id: i64) -> Order {
+    let order = Order {
+        id: id.try_into().unwrap(),
+        product: id.try_into().unwrap(),
+        create_time: order.create_time - chrono::TimeDelta::seconds(60),
+        ..order.clone()
+    };
+    let mut unit = world.store.begin().await.unwrap();
+    unit.insert_order(&order).await.unwrap();
+    unit.commit().await.unwrap();
+    order
+}
+
 #[tokio::test(start_paused = true)]
 async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let world = World::new().await;
     let process = world.process();
     let good = process.ordered().await;
-    // An order whose product is missing. The service never creates such an order.
-    let mut bad = good.clone();
-    bad.id = 9_999.try_into().unwrap();
-    bad.product = 9_999.try_into().unwrap();
-    bad.create_time -= chrono::TimeDelta::seconds(60);
-    let mut unit = world.store.begin().await.unwrap();
-    unit.insert_order(&bad).await.unwrap();
-    unit.commit().await.unwrap();
+    // The product of an order is unreadable; that of another one is missing. The service never creates such orders.
+    let bad = without_product(&world, &good, 9_999).await;
+    let lost = without_product(&world, &good, 9_998).await;
+    process.faults.corrupt_product(bad.product);
     let sweep = TimeoutSweep {
         tx: process.app.tx.clone(),
         handlers: process.app.handlers.clone(),
@@ -173,6 +183,7 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     pass(DEADLINE - secs(1)).await;
     assert_eq!(world.order(good.id).await.status, OrderStatus::Pending);
     eventually(secs(32), async || world.order(good.id).await.status == OrderStatus::Cancelled).await;
+    assert_eq!(world.order(lost.id).await.status, OrderStatus::Cancelled);
     assert_eq!(world.order(bad.id).await, bad);
     let young = process.ordered().await;
     pass(secs(60)).await;

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use handover_events::TenantId;
 use handover_outbox::ports::*;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::*;
-use marketplace_domain::{Payment, PaymentId, RefundId};
+use marketplace_domain::{Payment, PaymentId, Product, ProductId, RefundId};
 
 /// Fault of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,7 @@ struct Switches {
     calls: u64,
     lowered_by: BTreeMap<IdKind, i64>,
     corrupt_payments: BTreeSet<PaymentId>,
+    corrupt_products: BTreeSet<ProductId>,
     /// A unit of work that is being rolled back, and how many units begin before that ends.
     rolling_back: Option<(u32, Box<Work>)>,
 }
@@ -69,6 +71,11 @@ impl StoreFaults {
     /// Makes the row of this payment unreadable for units of work.
     pub(crate) fn corrupt_payment(&self, id: PaymentId) {
         self.switches().corrupt_payments.insert(id);
+    }
+
+    /// Makes the row of this product unreadable for units of work.
+    pub(crate) fn corrupt_product(&self, id: ProductId) {
+        self.switches().corrupt_products.insert(id);
     }
 
     /// Number of begun units of work.
@@ -204,12 +211,7 @@ impl IdBlocksWrapper for FaultyUnit {
 impl PaymentQueriesWrapper for FaultyUnit {
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError> {
         if self.faults.switches().corrupt_payments.contains(&id) {
-            return Err(StoreError::Corrupt {
-                table: "payments",
-                column: "status",
-                key: id.to_string(),
-                why: "no such status".to_owned(),
-            });
+            return Err(corrupt_status("payments", id));
         }
         self.inner.payment_by_id(id).await
     }
@@ -230,7 +232,23 @@ impl RefundRepoWrapper for FaultyUnit {
     }
 }
 
-impl ProductQueriesWrapper for FaultyUnit {}
+impl ProductQueriesWrapper for FaultyUnit {
+    async fn product_by_id(
+        &mut self,
+        tenant: TenantId,
+        id: ProductId,
+    ) -> Result<Option<Product>, StoreError> {
+        if self.faults.switches().corrupt_products.contains(&id) {
+            return Err(corrupt_status("products", id));
+        }
+        self.inner.product_by_id(tenant, id).await
+    }
+}
+
+fn corrupt_status(table: &'static str, key: impl ToString) -> StoreError {
+    StoreError::Corrupt { table, column: "status", key: key.to_string(), why: "no such status".to_owned() }
+}
+
 impl ProductRepoWrapper for FaultyUnit {}
 impl OrderQueriesWrapper for FaultyUnit {}
 impl OrderRepoWrapper for FaultyUnit {}

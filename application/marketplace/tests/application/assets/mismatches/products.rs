@@ -33,6 +33,31 @@ async fn product_of_live_order_that_is_not_sold_is_found_and_marked_sold() {
     assert_repaired(&market, &[]).await;
 }
 
+/// The assets of an order and the reports of the gateway do not wait for the correction of its product.
+#[tokio::test(start_paused = true)]
+async fn order_whose_product_is_not_sold_is_cancelled_or_refunded_and_its_product_stays_as_it_is() {
+    let market = Market::running().await;
+    market.deposit(5_000).await;
+    for status in [ProductStatus::OnSale, ProductStatus::OffShelf] {
+        let assets = SpentAssets { wallet: 1_000, ..SpentAssets::default() };
+        let cancelled = market.locked(assets).await;
+        set_product(&market, cancelled.product, status).await;
+        market.app().ordering.cancel(&by(BUYER), cancelled.id).await.unwrap();
+        let refunded = market.paid(assets).await;
+        let refund = market.refund(&refunded).await;
+        set_product(&market, refunded.product, status).await;
+        market.report(&refund, RefundResult::Success).await.unwrap();
+        market.process_pending().await;
+        assert_eq!(market.world.order(cancelled.id).await.status, OrderStatus::Cancelled);
+        assert_eq!(market.world.order(refunded.id).await.status, OrderStatus::Refunded);
+        for order in [&cancelled, &refunded] {
+            assert_eq!(market.world.product(order.product).await.status, status);
+        }
+    }
+    assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
+    assert_found(&market, &[]).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn product_of_old_order_that_is_on_sale_is_found_outside_the_window() {
     let market = Market::running().await;
