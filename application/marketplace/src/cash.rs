@@ -60,10 +60,23 @@ pub(crate) async fn require_reports_of_sent_refunds(
     capture: &Capture,
     refunds: &[Refund],
 ) -> Result<(), UseCaseError<RefundCommandRefusal>> {
+    match unreported_refunds(unit, payable, capture, refunds).await?.first() {
+        Some(refund) => Err(RefundRefusal::ResultUnknown { refund: *refund }.into()),
+        None => Ok(()),
+    }
+}
+
+/// The failed refunds of this capture whose current attempt was sent and has no report of the gateway.
+pub(crate) async fn unreported_refunds(
+    unit: &mut Work,
+    payable: &Payable,
+    capture: &Capture,
+    refunds: &[Refund],
+) -> Result<Vec<RefundId>, StoreError> {
     let may_pay = |refund: &&Refund| capture.is_refunded_by(refund) && refund.may_lack_report();
     let mut unreported: Vec<&Refund> = refunds.iter().filter(may_pay).collect();
     if unreported.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let reports = match payable {
         Payable::Order(order) => unit.gateway_reports_of(order.tenant, &[order.id]).await?,
@@ -73,10 +86,7 @@ pub(crate) async fn require_reports_of_sent_refunds(
         let attempt = (Some(refund.id), Some(refund.attempt));
         !reports.iter().any(|report| (report.effect.refund, report.effect.attempt) == attempt)
     });
-    match unreported.first() {
-        Some(refund) => Err(RefundRefusal::ResultUnknown { refund: refund.id }.into()),
-        None => Ok(()),
-    }
+    Ok(unreported.into_iter().map(|refund| refund.id).collect())
 }
 
 /// The money that was captured for an order or invoice, and its refunds.

@@ -88,8 +88,6 @@ async fn current_topology(outbox: &Outbox) -> Result<Topology, StoreError> {
 /// Declares the topology until the broker has accepted it or the process stops. With selective queues, it is declared again
 /// whenever the first relay that does not know them starts, and when the last one has ended: `declared` says whether there was
 /// one at the last declaration. No time limit interrupts a declaration: a slow broker would never finish one.
-///
-/// At the end of the process, bindings that were for such relays alone are removed: the next version may not know all of them.
 async fn keep_declared(outbox: Outbox, mut declared: Option<bool>) {
     let stopping = outbox.stopping();
     let declaring = async {
@@ -115,10 +113,6 @@ async fn keep_declared(outbox: Outbox, mut declared: Option<bool>) {
         biased;
         () = stopping.cancelled() => {}
         () = declaring => {}
-    }
-    if stopping.is_cancelled() && declared == Some(true) {
-        // If it fails, the bindings stay until an operator removes them.
-        let _ = broker_timeout(outbox.broker.declare(&outbox.topology)).await;
     }
 }
 

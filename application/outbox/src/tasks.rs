@@ -29,6 +29,19 @@ pub struct Tasks {
     max_wait: Option<Duration>,
 }
 
+/// Cause of [`StoreError::Unavailable`] if every permit is in use.
+#[derive(Debug, thiserror::Error)]
+#[error("no unit of work of another handler ended within {limit:?}")]
+pub(crate) struct NoPermit {
+    limit: Duration,
+}
+
+impl NoPermit {
+    pub(crate) fn is_cause_of(error: &StoreError) -> bool {
+        matches!(error, StoreError::Unavailable(cause) if cause.is::<NoPermit>())
+    }
+}
+
 impl Default for Tasks {
     fn default() -> Self {
         Tasks {
@@ -131,9 +144,7 @@ impl Tasks {
         let Some(limit) = self.max_wait else { return self.units.acquire().await.map_err(unavailable) };
         match tokio::time::timeout(limit, self.units.acquire()).await {
             Ok(permit) => permit.map_err(unavailable),
-            Err(_) => Err(StoreError::Unavailable(
-                format!("no other unit of work of a handler ended within {limit:?}").into(),
-            )),
+            Err(_) => Err(StoreError::Unavailable(Box::new(NoPermit { limit }))),
         }
     }
 }

@@ -45,8 +45,8 @@ pub enum RefundRefusal {
     AlreadyRefunded { other: RefundId },
     /// The refund was sent to the gateway, which may still return the same money.
     #[error(
-        "refund {refund} was sent and the gateway has not reported its result; return the money by other means and settle \
-         the refund, or settle refund {refund} if the gateway paid it"
+        "refund {refund} was sent and the gateway has not reported its result; an operator retries refund {refund}, so that it \
+         does, or returns the money by other means and settles the refund"
     )]
     ResultUnknown { refund: RefundId },
 }
@@ -208,6 +208,21 @@ impl Refund {
                 Ok((after, replaced))
             }
         }
+    }
+
+    /// Sends the current attempt to the gateway again, with its own reference and idempotency key, because its result is unknown: the
+    /// gateway executes it once, and reports the result.
+    ///
+    /// # Errors
+    /// As those of [`Refund::retry`].
+    pub fn resend(
+        &self,
+        capture: &Capture,
+        others: &[Refund],
+        now: DateTime<Utc>,
+    ) -> Result<Refund, RefundRefusal> {
+        self.require_only_refund(capture, others)?;
+        Ok(Refund { status: RefundStatus::Processing, next_attempt_time: Some(now), ..self.updated(now) })
     }
 
     fn require_only_refund(&self, capture: &Capture, others: &[Refund]) -> Result<(), RefundRefusal> {

@@ -3,6 +3,7 @@
 use handover_events::{AggregateRef, TenantId};
 use marketplace_domain::{
     AggregateType, EventKind, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
+    ProductStatus,
 };
 use tracing::error;
 
@@ -39,6 +40,10 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
 /// as after a change by SQL, stays as it is: the assets and the money of the order do not wait for its correction.
 async fn free_product(unit: &mut Work, closed: &Order, action: ProductAction) -> Result<(), StoreError> {
     let product = unit.product_by_id(closed.tenant, closed.product).await?;
+    let is_on_sale = product.as_ref().is_some_and(|product| product.status == ProductStatus::OnSale);
+    // The seller does not offer it any more, whatever its status.
+    let is_withdrawn_from_sale = action == ProductAction::Withdraw && is_on_sale;
+    let action = if is_withdrawn_from_sale { ProductAction::OffShelf } else { action };
     let Some(freed) = product.as_ref().and_then(|it| it.apply(action, closed.update_time).ok()) else {
         let status = product.map(|product| product.status.as_str());
         error!(code = "order.product-not-sold", orderId = %closed.id, productId = %closed.product, status,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ports::StoreError;
+use crate::tasks::NoPermit;
 use crate::transaction::UnitError;
 
 /// First pause after a failure of store or broker.
@@ -12,6 +13,12 @@ pub(super) const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Describes an outage in a log line.
 pub(super) fn outage<E: UnitError>(error: &E) -> &'static str {
-    let fault = error.store_error().and_then(StoreError::system_fault);
-    if fault.is_some() { "database refuses statements" } else { "database unavailable" }
+    let error = error.store_error();
+    if error.is_some_and(NoPermit::is_cause_of) {
+        "other handlers use all connections"
+    } else if error.and_then(StoreError::system_fault).is_some() {
+        "database refuses statements"
+    } else {
+        "database unavailable"
+    }
 }

@@ -14,6 +14,7 @@ use super::gate::{Verdict, plan};
 use super::outcome::SingleOutcome;
 use crate::history;
 use crate::ports::{ConsumeRecord, OutboxRow, StoreError, Unapplied};
+use crate::tasks::NoPermit;
 use crate::transaction::with_tx;
 
 /// Whether an attempt is counted before it runs.
@@ -179,9 +180,10 @@ impl<'p> SingleEvents<'p> {
         let outcome = self.attempts.attempt(step, counted).await;
         let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
         let is_stopping = self.processor.outbox.stopping().is_cancelled();
-        if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || error.system_fault().is_some()) {
-            // The consume log may be writable: the lease would end during the fault, and other workers would count
-            // further attempts. An attempt that the end of the process interrupted has not failed.
+        let is_lasting = |error: &StoreError| error.system_fault().is_some() || NoPermit::is_cause_of(error);
+        if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || is_lasting(error)) {
+            // The consume log may be writable: the lease would end during the fault or while other handlers run, and other workers
+            // would count further attempts. An attempt that the end of the process interrupted has not failed.
             self.take_back_counted(step, counted).await?;
         }
         match outcome? {

@@ -12,7 +12,8 @@ use handover_runtime::terminal::{Common, OutputArgs};
 const RETRY_HELP: &str = "\
 A failed refund begins a new attempt with its own reference, which is its idempotency key at the gateway; a running \
 `serve` sends it within about a second. The next request of a refund that is being processed becomes due at once, with \
-the same reference, so the gateway does not pay twice. Before a retry, make sure at the gateway that the failed \
+the same reference, so the gateway does not pay twice; so does that of a refund that was stopped after it had been \
+sent, until the gateway has reported its result. Before a retry, make sure at the gateway that the failed \
 attempt has not paid.
 
 Example:

@@ -109,8 +109,7 @@ impl Refund {
                 ..RefundDecision::only(ReportOutcome::RefundedTwice)
             };
         }
-        let stopped =
-            others.iter().find(|other| other.status == RefundStatus::Processing && !other.is_excess);
+        let stopped = others.iter().find(|other| other.status == RefundStatus::Processing);
         let may_be_returned_twice = others.iter().any(|other| other.status == RefundStatus::Success)
             || stopped.is_some_and(|other| other.attempts > 0)
             || (self.status == RefundStatus::Processing

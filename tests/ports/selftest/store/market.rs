@@ -139,6 +139,7 @@ faults! { broken_by(Fault) {
     ]
     refunds_of_all_captures_conflict: RefundsOfAllCapturesConflict breaks [
         "refunds_of_different_captures_do_not_conflict",
+        "failed_refund_is_counted_until_another_one_returns_its_money",
     ]
     excess_refunds_are_counted: ExcessRefundsAreCounted breaks [
         "excess_refunds_do_not_conflict",

@@ -64,7 +64,7 @@ impl Message for RefundRefusal {
                 format!("退款单 {other} 已退回或正在退回同一笔款项").into()
             }
             RefundRefusal::ResultUnknown { refund } => {
-                format!("退款单 {refund} 已发送，网关尚未报告结果：请以其他方式退款后手工结算，若网关已付款则结算退款单 {refund}").into()
+                format!("退款单 {refund} 已发送，网关尚未报告结果：请由运营重试退款单 {refund} 以取得结果，或以其他方式退款后手工结算").into()
             }
         };
         Text::new(self, zh)

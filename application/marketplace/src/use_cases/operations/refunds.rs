@@ -1,9 +1,11 @@
 //! Use cases: refunds that an operator lists, sends again, or settles by hand.
 
-use marketplace_domain::{OrderAction, OrderActor, Payable, Reference, Refund, RefundId, RefundStatus};
+use marketplace_domain::{
+    OrderAction, OrderActor, Payable, Reference, Refund, RefundId, RefundRefusal, RefundStatus,
+};
 
 use super::Operations;
-use crate::cash::require_reports_of_sent_refunds;
+use crate::cash::unreported_refunds;
 use crate::claim::Call;
 use crate::context::CommandContext;
 use crate::events::EventFactory;
@@ -62,11 +64,12 @@ impl Operations {
     }
 
     /// Sends a refund to the gateway again. A failed refund begins a new attempt with its own reference; its order must
-    /// still allow the refund. The next request of a refund in `PROCESSING` becomes due, with the same reference.
+    /// still allow the refund. The next request of a refund in `PROCESSING` becomes due, with the same reference; so does that of a
+    /// failed one whose attempt was sent and has no report of the gateway.
     ///
     /// # Errors
     /// A refusal if the refund succeeded, if another refund returned the same money, if the gateway has not reported the
-    /// result of an earlier attempt that was sent, or if the order was shipped in the meantime.
+    /// result of another one that was sent, or if the order was shipped in the meantime.
     pub async fn retry_refund(
         &self,
         call: impl Into<Call<'_, Refund>>,
@@ -157,8 +160,16 @@ impl Change {
         };
         let (after, replaced) = refund.retry(reference, &capture, &others, now)?;
         if refund.status == RefundStatus::Failed {
-            let of_capture: Vec<Refund> = others.into_iter().chain([refund.clone()]).collect();
-            require_reports_of_sent_refunds(unit, &payable, &capture, &of_capture).await?;
+            let of_capture: Vec<Refund> = others.iter().chain([&refund]).cloned().collect();
+            let unreported = unreported_refunds(unit, &payable, &capture, &of_capture).await?;
+            if unreported == [refund.id] {
+                let after = refund.resend(&capture, &others, now)?;
+                unit.advance_refund(&after).await?.or_conflict("refund")?;
+                return Ok(after);
+            }
+            if let Some(other) = unreported.into_iter().find(|id| *id != refund.id) {
+                return Err(RefundRefusal::ResultUnknown { refund: other }.into());
+            }
         }
         let pays = refund.status == RefundStatus::Failed && !capture.refund_due;
         if let (true, Payable::Order(order)) = (pays, &payable) {
