@@ -37,7 +37,8 @@ pub(crate) async fn apply<R: From<OrderRefusal>>(
 }
 
 /// Puts the product of a closed order on sale again, or takes it off the shelf. A product that is not sold or does not exist,
-/// as after a change by SQL, stays as it is: the assets and the money of the order do not wait for its correction.
+/// as after a change by SQL, stays as it is, unless it is on sale and leaves the shelf: the assets and the money of the order do not
+/// wait for its correction.
 async fn free_product(unit: &mut Work, closed: &Order, action: ProductAction) -> Result<(), StoreError> {
     let product = unit.product_by_id(closed.tenant, closed.product).await?;
     let is_on_sale = product.as_ref().is_some_and(|product| product.status == ProductStatus::OnSale);

@@ -59,6 +59,16 @@ async fn order_whose_product_is_not_sold_is_cancelled_or_refunded_and_its_produc
 }
 
 #[tokio::test(start_paused = true)]
+async fn product_that_is_on_sale_during_its_order_leaves_the_shelf_if_the_seller_says_so() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
+    set_product(&market, order.product, ProductStatus::OnSale).await;
+    let decline = CancelOrder { order: order.id, off_shelf: true };
+    market.app().ordering.cancel(&Market::seller(), decline).await.unwrap();
+    assert_eq!(market.world.product(order.product).await.status, ProductStatus::OffShelf);
+}
+
+#[tokio::test(start_paused = true)]
 async fn product_of_old_order_that_is_on_sale_is_found_outside_the_window() {
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
