@@ -1,5 +1,6 @@
-//! Outbox rows with values that cannot be read.
+//! Rows with values that cannot be read.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,11 @@ use handover_outbox::archive::{KeptBecause, NoNeededEvents, RetentionPolicy, exa
 use handover_outbox::ports::{Clock, DueQuery, EventMetadata, Store, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
+use marketplace::jobs::RefundDispatcher;
+use marketplace::ports::MockGateway;
 use marketplace::use_cases::operations::{FindingKind, Reconcile};
-use marketplace::{Actor, App, CommandContext, Role, Rules};
+use marketplace::{Actor, App, CommandContext, RefundSettings, Role, Rules};
+use marketplace_contract::samples::refund;
 use marketplace_domain::{FeeRate, PointsRules};
 use sqlx::Executor;
 
@@ -194,4 +198,23 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         assert!(finding.what.starts_with("outbox_events.update_time of id 2 cannot be read: \"2026-02-31T"));
         assert!(!report.is_sound());
     }
+}
+
+/// A dispatcher whose batches are of one request, so that the unreadable refund would be all of the first one.
+#[tokio::test]
+async fn unreadable_refund_stops_no_request_for_another_refund() {
+    let fixture = fixture().await;
+    let mut unit = fixture.store.begin().await.unwrap();
+    for id in [1, 2] {
+        unit.insert_refund(&refund(id, id)).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("UPDATE refunds SET currency = '?' WHERE id = 1").await.unwrap();
+    let mut gateway = MockGateway::new();
+    gateway.expect_refund().withf(|request| request.refund.get() == 2).once().returning(|_| Ok(()));
+    let settings = RefundSettings { concurrency: NonZeroU32::MIN, ..RefundSettings::default() };
+    let dispatcher = RefundDispatcher { tx: app(&fixture).tx, gateway: Arc::new(gateway), settings };
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 0);
 }

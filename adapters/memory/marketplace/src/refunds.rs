@@ -164,14 +164,14 @@ impl RefundQueries for MarketUnit {
         .await
     }
 
-    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError> {
+    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<RefundId>, StoreError> {
         self.read(|statement| {
             let refunds = statement.refunds();
             let earliest_first = refunds.select(|table| {
                 let due = table.index.due.iter().take_while(move |(due, _)| *due <= now);
                 due.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
             });
-            earliest_first.take(limited(limit)).cloned().collect()
+            earliest_first.take(limited(limit)).map(|refund| refund.id).collect()
         })
         .await
     }

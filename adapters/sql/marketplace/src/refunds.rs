@@ -74,7 +74,7 @@ fn is_paid(row: Fields<'_>) -> Result<bool, StoreError> {
 pub(crate) fn due(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
     let index = dialect.index("idx_refunds_due");
     let sql = format!(
-        "SELECT {COLUMNS} FROM refunds {index} WHERE status = 'PROCESSING' AND next_attempt_time <= ? \
+        "SELECT id FROM refunds {index} WHERE status = 'PROCESSING' AND next_attempt_time <= ? \
          ORDER BY next_attempt_time, id LIMIT ?"
     );
     (sql, values![now, most])
@@ -223,9 +223,9 @@ impl RefundQueries for MarketSession {
         OF_ORDERS.fetch(self, (tenant, orders), RefundTable::read).await
     }
 
-    async fn refunds_due(&mut self, now: DateTime<Utc>, most: u32) -> Result<Vec<Refund>, StoreError> {
+    async fn refunds_due(&mut self, now: DateTime<Utc>, most: u32) -> Result<Vec<RefundId>, StoreError> {
         let (sql, values) = due(self.dialect(), now, most);
-        self.fetch(&sql, values).await?.iter().map(RefundTable::read).collect()
+        self.fetch(&sql, values).await?.iter().map(|row| RefundTable::fields(row).id("id")).collect()
     }
 
     async fn refund_requests(

@@ -59,7 +59,7 @@ impl RefundDispatcher {
         dispatch_once(&self.tx, self, self.settings.concurrency).await
     }
 
-    async fn due(&self, limit: u32) -> Result<Vec<Refund>, StoreError> {
+    async fn due(&self, limit: u32) -> Result<Vec<RefundId>, StoreError> {
         self.tx.view().await?.refunds_due(self.tx.now(), limit).await
     }
 
@@ -174,7 +174,7 @@ impl Dispatch for RefundDispatcher {
     type Task = Attempted;
     type Outcome = RequestOutcome;
 
-    /// A refund whose attempt cannot be committed, for example because its payment is unreadable, stays due. It neither
+    /// A refund whose attempt cannot be committed, for example because its row or that of its payment is unreadable, stays due. It neither
     /// counts for `limit` nor prevents the attempts of later ones.
     async fn claim(&self, limit: NonZeroU32) -> Result<Vec<Attempted>, StoreError> {
         let mut attempted = Vec::new();
@@ -188,21 +188,21 @@ impl Dispatch for RefundDispatcher {
                 // The requests of the committed attempts are sent; the next claim reports the outage.
                 Err(_) => return Ok(attempted),
             };
-            due.retain(|refund| !failed.contains(&refund.id));
-            for refund in due {
+            due.retain(|id| !failed.contains(id));
+            for id in due {
                 if attempted.len() >= limit.get() as usize {
                     return Ok(attempted);
                 }
-                match self.attempt(refund.id).await {
+                match self.attempt(id).await {
                     Ok(attempt) => attempted.extend(attempt),
                     Err(error) if !error.is_outage() => {
-                        error!(code = "refund.attempt-failed", %error, refundId = %refund.id, "[RefundDispatcher] refund cannot be sent; other refunds are sent, this one is tried again");
-                        failed.insert(refund.id);
+                        error!(code = "refund.attempt-failed", %error, refundId = %id, "[RefundDispatcher] refund cannot be sent; other refunds are sent, this one is tried again");
+                        failed.insert(id);
                     }
                     Err(error) if attempted.is_empty() => return Err(error),
                     // The requests of the committed attempts are sent.
                     Err(error) => {
-                        warn!(code = "refund.not-recorded", %error, refundId = %refund.id, "[RefundDispatcher] attempt not committed; retrying later");
+                        warn!(code = "refund.not-recorded", %error, refundId = %id, "[RefundDispatcher] attempt not committed; retrying later");
                         return Ok(attempted);
                     }
                 }

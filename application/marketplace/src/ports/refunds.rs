@@ -81,8 +81,8 @@ pub trait RefundQueries: Send {
     async fn refunds_of(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<Vec<Refund>, StoreError>;
 
     /// At most `limit` refunds of any tenant in `PROCESSING` with a `next_attempt_time` at or before `now`, earliest
-    /// first.
-    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError>;
+    /// first. Only their ids, so that a row with an unreadable value delays no other refund.
+    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<RefundId>, StoreError>;
 
     /// At most `limit` requests of a refund, latest first.
     async fn refund_requests(

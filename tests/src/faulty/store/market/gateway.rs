@@ -35,7 +35,7 @@ impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
         self.inner().refunds_page(filter, before, limit).await
     }
 
-    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError> {
+    async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<RefundId>, StoreError> {
         let late = self.has(Fault::RefundsAreDueLate);
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
         self.inner().refunds_due(now, limit).await
