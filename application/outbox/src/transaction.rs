@@ -237,7 +237,8 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 ///
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
 ///   therefore not generate ids or read the clock: the caller does both before this call.
-/// - After an error nothing is committed, unless the outcome of an attempt is unknown.
+/// - After an error nothing is committed, except after [`StoreError::CommitUnknown`]. It is also returned if an outage ends
+///   the attempts after a commit of unknown outcome.
 /// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
 pub fn with_tx<U, V, T, E, I, F>(
     tx: &Transactor<U, V>,
@@ -301,6 +302,7 @@ where
     let _permit = tx.tasks.permit().await.map_err(E::from)?;
     let mut number = 1;
     let mut current = Attempt::First;
+    let mut unknown = None;
     let started_at = tx.clock.now();
     loop {
         let error = match with_measurements(attempt(tx, work, current)).await {
@@ -311,12 +313,15 @@ where
         let is_in_time = |error: &StoreError| {
             !matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.max_elapsed
         };
-        current = match error.store_error() {
-            Some(cause) if cause.is_retryable() && is_in_time(cause) && number < tx.policy.attempts.get() => {
-                current.after(cause)
-            }
-            Some(_) | None => return Err(error),
-        };
+        let Some(cause) = error.store_error() else { return Err(error) };
+        if !cause.is_retryable() || !is_in_time(cause) || number >= tx.policy.attempts.get() {
+            let is_outage = cause.is_outage();
+            return Err(unknown.filter(|_| is_outage).unwrap_or(error));
+        }
+        current = current.after(cause);
+        if matches!(cause, StoreError::CommitUnknown(_)) {
+            unknown = Some(error);
+        }
         let longest = tx.policy.pause.saturating_mul(1 << (number - 1).min(10));
         tx.clock.sleep(longest.mul_f64(0.5 + (tx.random.next() >> 40) as f64 / f64::from(1u32 << 25))).await;
         number += 1;

@@ -142,6 +142,8 @@ async fn process(request: Request, claim: Arc<OnceLock<Claim>>, next: Next) -> R
     let response = next.run(request).await;
     let outcome = match (claim.get(), to_stored(&response)) {
         (Some(claim), Some(stored)) => claim.done(stored).await,
+        // The command may have taken effect, so the key is not free before the lease expires.
+        (Some(_), None) if has_unknown_outcome(&response) => Ok(()),
         (Some(claim), None) => claim.refused().await,
         (None, _) => Ok(()),
     };
@@ -149,6 +151,10 @@ async fn process(request: Request, claim: Arc<OnceLock<Claim>>, next: Next) -> R
         warn!(code = "idempotency.not-stored", %error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
     }
     response
+}
+
+fn has_unknown_outcome(response: &Response) -> bool {
+    response.extensions().get::<Reply>().is_some_and(|reply| reply.code == Code::OUTCOME_UNKNOWN)
 }
 
 /// The response to store; `None` if the request was rejected.

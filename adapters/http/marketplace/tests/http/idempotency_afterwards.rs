@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use handover_outbox::ports::StoreError;
 use marketplace::Role;
 use marketplace::ports::{IdempotencyError, MockIdempotencyStore, RequestRecord};
 
 use crate::access::routes;
-use crate::world::{OTHER_USER, Setup, World};
+use crate::world::{FailingStore, OTHER_USER, Setup, World};
 
 const KEY: &str = "x-idempotency-key";
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
@@ -96,6 +97,19 @@ async fn unavailable_key_store_is_503_and_request_changes_nothing() {
     assert_eq!(world.audited_changes().await.len(), 0);
     redrive().send().await.expect(200, "00000");
     assert_eq!(world.audited_changes().await.len(), 1);
+    check_calls(world).await;
+}
+
+/// The command may have taken effect; a call of the mock that would release the key is unexpected.
+#[tokio::test(start_paused = true)]
+async fn key_stays_claimed_if_the_outcome_is_unknown() {
+    let mut keys = MockIdempotencyStore::new();
+    keys.expect_claim().once().returning(|_| Ok(None));
+    let store = FailingStore(|| StoreError::CommitUnknown("no reply".into()));
+    let setup = Setup { keys: Some(Arc::new(keys)), store: Some(Arc::new(store)), ..Setup::default() };
+    let world = World::with(setup).await;
+    let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;
+    world.post_as_operator(REDRIVE).header(KEY, "k").json(body).send().await.expect(504, "C0002");
     check_calls(world).await;
 }
 

@@ -148,6 +148,21 @@ async fn command_fails_without_changes_after_eight_transient_errors() {
     process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await.unwrap();
 }
 
+/// The error must not say that nothing was changed.
+#[tokio::test(start_paused = true)]
+async fn outcome_stays_unknown_if_an_outage_follows_a_lost_reply() {
+    let outages: [&[CommitFault]; 2] = [&[CommitFault::Unavailable], &[CommitFault::Transient; 7]];
+    for outage in outages {
+        let world = World::new().await;
+        let process = process_with_ids(&world).await;
+        let product = process.listed().await.id;
+        process.faults.next_commits([&[CommitFault::ReplyLost], outage].concat());
+        let result = process.app.ordering.place(&by(BUYER), PlaceOrder::of(product)).await;
+        assert!(matches!(result, Err(UseCaseError::Store(StoreError::CommitUnknown(_)))), "{result:?}");
+        assert_eq!(world.product(product).await.status, ProductStatus::Sold);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn command_fails_at_once_when_the_store_is_unavailable() {
     let world = World::new().await;
