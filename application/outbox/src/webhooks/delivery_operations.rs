@@ -59,6 +59,8 @@ impl Webhooks {
         if let Some(why) = delivery.dead_because {
             return Err(invalid(format!("has an example that is not sent: {why}")));
         }
+        // An ordered endpoint gets a test although earlier tests have failed.
+        let delivery = NewWebhookDelivery { order_key: format!("test/{}", delivery.event_id), ..delivery };
         let fields = vec![("type".to_owned(), name.into())];
         self.add_delivery(operator, ("webhooks.test", fields), &endpoint, delivery).await
     }
@@ -136,8 +138,8 @@ impl Webhooks {
             event_id: delivery.event_id,
             redelivery,
             event_type: delivery.event_type,
-            // A redelivery is not held back by earlier events.
-            order_key: format!("redelivery/{}", delivery.id),
+            // A redelivery is held back neither by earlier events nor by earlier redeliveries.
+            order_key: format!("redelivery/{}/{redelivery}", delivery.id),
             body: delivery.body,
             body_form: delivery.body_form,
             dead_because: None,
