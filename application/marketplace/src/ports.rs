@@ -58,7 +58,7 @@ pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,
 };
-pub use orders::{OrderQueries, OrderQueriesWrapper, OrderRepo, OrderRepoWrapper, OrderSide};
+pub use orders::{DueOrder, OrderQueries, OrderQueriesWrapper, OrderRepo, OrderRepoWrapper, OrderSide};
 pub use payments::{PaymentFilter, PaymentQueries, PaymentQueriesWrapper, PaymentRepo, PaymentRepoWrapper};
 pub use personal_texts::{
     PersonalTextQueries, PersonalTextQueriesWrapper, PersonalTextRepo, PersonalTextRepoWrapper,

@@ -55,8 +55,7 @@ pub fn start_jobs(app: &App, settings: &Settings) -> Leader {
     let leader = Leader::start(&app.outbox.tx, LEADER_LEASE, LEADER_LEASE_MS);
     let tx = &app.tx;
     RequestSweep { tx: tx.clone(), interval: app.idempotency.settings.sweep_interval }.start(&leader);
-    TimeoutSweep { tx: tx.clone(), handlers: app.handlers.clone(), settings: settings.timeout.clone() }
-        .start(&leader);
+    TimeoutSweep::new(tx.clone(), app.handlers.clone(), settings.timeout.clone()).start(&leader);
     let events = app.handlers.events.clone();
     AutoCompletion::new(tx.clone(), events.clone(), settings.auto_completion.clone()).start(&leader);
     Invoices { invoicing: app.invoicing.clone(), settings: settings.invoices.clone() }.start(&leader);

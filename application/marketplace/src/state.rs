@@ -64,7 +64,7 @@ impl StateSource for MarketState {
         let now = self.tx.now();
         let mut view = self.tx.view().await?;
         let refunds = view.open_refunds().await?;
-        let overdue = view.orders_overdue(self.handlers.overdue_cutoff(now), MAX_COUNTED).await?;
+        let overdue = view.orders_overdue(self.handlers.overdue_cutoff(now), None, MAX_COUNTED).await?;
         let open = GatewayReportFilter { state: Some(ReportState::Open), ..GatewayReportFilter::default() };
         let reports = view.gateway_reports_page(open, None, MAX_COUNTED).await?;
         let locked_by = now.checked_sub_signed(self.lock_timeout).unwrap_or_default();

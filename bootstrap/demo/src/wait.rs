@@ -70,7 +70,7 @@ async fn read_pending_work(
     };
     let mut view = store.view().await?;
     // Finds all pending orders, because every pending order is overdue one day from now.
-    let unpaid = view.orders_overdue(app.tx.now() + TimeDelta::days(1), 1_000).await?;
+    let unpaid = view.orders_overdue(app.tx.now() + TimeDelta::days(1), None, 1_000).await?;
     pending(unpaid.len() as u64, "unpaid orders");
     if condition == WaitFor::NoUnpaidOrders {
         return Ok(work);

@@ -206,8 +206,8 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
     let mut pending = Vec::new();
     // Pending orders are checked first, because they will still cause events.
     let later = evidence.app.tx.now() + chrono::TimeDelta::hours(1);
-    for (_, order) in evidence.store.view().await?.orders_overdue(later, ALL).await? {
-        pending.push(format!("order {order} is pending"));
+    for order in evidence.store.view().await?.orders_overdue(later, None, ALL).await? {
+        pending.push(format!("order {} is pending", order.id));
     }
     if !pending.is_empty() {
         return Ok(pending);

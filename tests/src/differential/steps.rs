@@ -195,7 +195,8 @@ pub(crate) enum Query {
         limit: u32,
     },
     Overdue {
-        at: Small,
+        by: Small,
+        after: Option<(Small, Small)>,
         limit: u32,
     },
     Payment(Small),

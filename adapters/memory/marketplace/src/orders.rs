@@ -10,7 +10,7 @@ use handover_events::TenantId;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{OrderQueries, OrderRepo, OrderSide};
+use marketplace::ports::{DueOrder, OrderQueries, OrderRepo, OrderSide};
 use marketplace_domain::{Order, OrderId, OrderStatus, UserId};
 
 use crate::tables::{Lock, Market, MarketRows as _};
@@ -68,6 +68,10 @@ impl Row<Market> for Order {
             of_tenant.remove(&changed);
         }
     }
+}
+
+fn due(order: &Order, time: DateTime<Utc>) -> DueOrder {
+    DueOrder { tenant: order.tenant, id: order.id, time }
 }
 
 #[async_trait]
@@ -157,16 +161,18 @@ impl OrderQueries for MarketUnit {
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         self.read(|statement| {
             let orders = statement.orders();
             let oldest_first = orders.select(|table| {
-                let pending =
-                    table.index.pending.iter().take_while(move |(created, _)| *created <= created_by);
-                pending.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                let later = table.index.pending.range((from, Bound::Unbounded));
+                let within = later.take_while(move |(created, _)| *created <= created_by);
+                within.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
             });
-            oldest_first.take(limited(limit)).map(|order| (order.tenant, order.id)).collect()
+            oldest_first.take(limited(limit)).map(|order| due(order, order.create_time)).collect()
         })
         .await
     }

@@ -67,6 +67,8 @@ pub(crate) fn sweeps(
         ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
         ("idx_orders_updated", orders(None, None)),
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),
+        ("idx_orders_pending", orders::overdue(dialect, now, None, 100)),
+        ("idx_orders_pending", orders::overdue(dialect, now, Some((before, order)), 100)),
         ("idx_orders_shipped", orders::shipped(dialect, now, None, 100)),
         ("idx_orders_shipped", orders::shipped(dialect, now, Some((before, order)), 100)),
         ("idx_orders_open", open_tasks(None)),

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Table, Value, padded, table, values};
-use marketplace::ports::{END_OF_IDS, OrderQueries, OrderRepo, OrderSide};
+use handover_sql::{Dialect, Fields, LookUp, MAX_ROWS, Row, Table, Value, padded, table, values};
+use marketplace::ports::{DueOrder, END_OF_IDS, OrderQueries, OrderRepo, OrderSide};
 use marketplace_domain::{
     Asset, CancelReason, CouponUse, Money, Order, OrderAssets, OrderId, OrderNo, OrderStatus, RefundId,
     Shipment, UserId,
@@ -47,10 +47,6 @@ table! {
 }
 
 const COLUMNS: &str = OrderTable::COLUMNS;
-
-/// Unpaid orders that were created at or before a time, oldest first.
-pub(crate) const OVERDUE: &str = "SELECT tenant_id, id FROM orders WHERE status = 'pending' AND create_time <= ? \
-                                  ORDER BY create_time, id LIMIT ?";
 
 fn assets(row: Fields<'_>) -> Result<OrderAssets, StoreError> {
     Ok(OrderAssets { coupon: coupon(row)?, wallet: row.money("wallet_minor")?, points: row.id("points")? })
@@ -104,6 +100,33 @@ pub(crate) fn changed_within(
     sql.push_str(" ORDER BY update_time, id LIMIT ?");
     values.push(most.into());
     (sql, values)
+}
+
+/// A page of the unpaid orders that were created at or before a time, oldest first.
+pub(crate) fn overdue(
+    dialect: &dyn Dialect,
+    created_by: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, OrderId)>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_orders_pending");
+    let mut sql = format!(
+        "SELECT tenant_id, id, create_time FROM orders {index} WHERE status = 'pending' AND create_time <= ?"
+    );
+    let mut values = values![created_by];
+    if let Some((created, id)) = after {
+        // As in `changed_within`: the first condition starts the scan at the cursor.
+        sql.push_str(" AND create_time >= ? AND (create_time > ? OR id > ?)");
+        values.extend(values![created, created, id.get()]);
+    }
+    sql.push_str(" ORDER BY create_time, id LIMIT ?");
+    values.push(most.into());
+    (sql, values)
+}
+
+fn due(row: &Row, time: &'static str) -> Result<DueOrder, StoreError> {
+    let row = OrderTable::fields(row);
+    Ok(DueOrder { tenant: row.id("tenant_id")?, id: row.id("id")?, time: row.time(time)? })
 }
 
 /// A page of the shipped orders that were shipped at or before a time, oldest first.
@@ -226,15 +249,11 @@ impl OrderQueries for MarketSession {
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
         most: u32,
-    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
-        let rows = self.fetch(OVERDUE, values![created_by, most]).await?;
-        rows.iter()
-            .map(|row| {
-                let row = OrderTable::fields(row);
-                Ok((row.id("tenant_id")?, row.id("id")?))
-            })
-            .collect()
+    ) -> Result<Vec<DueOrder>, StoreError> {
+        let (sql, values) = overdue(self.dialect(), created_by, after, most);
+        self.fetch(&sql, values).await?.iter().map(|row| due(row, "create_time")).collect()
     }
 
     async fn orders_shipped(

@@ -1,26 +1,39 @@
 //! Sweep over overdue orders: closes orders whose timeout message is late or lost.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use marketplace_domain::{OrderId, OrderRefusal};
 use tracing::{info, warn};
 
 use super::TimeoutSettings;
 use crate::consumer::HandlerContext;
-use crate::ports::MarketTransactor;
+use crate::ports::{DueOrder, MarketTransactor};
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
 use handover_outbox::with_tx;
 
+/// Time of creation and id of an order.
+type Position = (DateTime<Utc>, OrderId);
+
 pub struct TimeoutSweep {
-    pub tx: MarketTransactor,
-    pub handlers: HandlerContext,
-    pub settings: TimeoutSettings,
+    tx: MarketTransactor,
+    handlers: HandlerContext,
+    settings: TimeoutSettings,
+    /// The last order of the previous batch; `None` if the next batch begins with the oldest order. Orders that cannot be
+    /// closed therefore hold back no other order.
+    position: Mutex<Option<Position>>,
 }
 
 impl TimeoutSweep {
+    pub fn new(tx: MarketTransactor, handlers: HandlerContext, settings: TimeoutSettings) -> TimeoutSweep {
+        TimeoutSweep { tx, handlers, settings, position: Mutex::default() }
+    }
+
     /// Starts the sweep on the leader: the sweeps of several processes would read the same overdue orders.
     pub fn start(self, leader: &Leader) {
         let tx = self.tx.outbox();
@@ -31,25 +44,33 @@ impl TimeoutSweep {
     /// Closes one batch. Returns the number of orders that this call closed.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let cutoff = self.handlers.overdue_cutoff(self.tx.now());
-        let overdue = self.tx.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
+        let limit = self.settings.sweep_batch.get();
+        let after = *self.position();
+        let overdue = self.tx.view().await?.orders_overdue(cutoff, after, limit).await?;
         let mut closed = 0;
-        for (tenant, order) in overdue {
+        for order in &overdue {
             if self.tx.stopping().is_cancelled() {
-                break;
+                return Ok(closed);
             }
-            match self.close(tenant, order).await {
+            match self.close(order.tenant, order.id).await {
                 Ok(Closed::Now) => {
                     closed += 1;
-                    info!(code = "order.timeout.closed", orderId = %order, "[OrderTimeoutSweep] overdue order closed");
+                    info!(code = "order.timeout.closed", orderId = %order.id, "[OrderTimeoutSweep] overdue order closed");
                 }
                 Ok(Closed::NotPending(_) | Closed::NotOverdue) => {}
                 // An error with one order must not stop the sweep.
                 Err(error) => {
-                    warn!(code = "order.timeout.not-closed", %error, orderId = %order, "[OrderTimeoutSweep] order not closed; retrying in the next run")
+                    warn!(code = "order.timeout.not-closed", %error, orderId = %order.id, "[OrderTimeoutSweep] order not closed; retrying in the next run")
                 }
             }
         }
+        let is_full = u32::try_from(overdue.len()).is_ok_and(|found| found >= limit);
+        *self.position() = overdue.last().filter(|_| is_full).map(DueOrder::position);
         Ok(closed)
+    }
+
+    fn position(&self) -> MutexGuard<'_, Option<Position>> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError<OrderRefusal>> {
@@ -66,7 +87,8 @@ impl TimeoutSweep {
 #[async_trait]
 impl Job for TimeoutSweep {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
-        let is_full = self.sweep().await? >= u64::from(self.settings.sweep_batch.get());
-        Ok(if is_full { Progress::MoreDue } else { Progress::Done })
+        self.sweep().await?;
+        let is_at_end = self.position().is_none();
+        Ok(if is_at_end { Progress::Done } else { Progress::MoreDue })
     }
 }

@@ -22,6 +22,23 @@ impl OrderSide {
     }
 }
 
+/// An order that a job has to process. Only its key and its position, so that a row with an unreadable value delays no
+/// other order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueOrder {
+    pub tenant: TenantId,
+    pub id: OrderId,
+    /// The time by which the query sorts.
+    pub time: DateTime<Utc>,
+}
+
+impl DueOrder {
+    /// Sort key of the query.
+    pub const fn position(&self) -> (DateTime<Utc>, OrderId) {
+        (self.time, self.id)
+    }
+}
+
 /// Reads orders.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -67,12 +84,14 @@ pub trait OrderQueries: Send {
         limit: u32,
     ) -> Result<Vec<Order>, StoreError>;
 
-    /// At most `limit` pending orders of any tenant created at or before `created_by`, oldest first.
+    /// At most `limit` pending orders of any tenant created at or before `created_by`, sorted by (`create_time`, id),
+    /// starting after `after`.
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<(TenantId, OrderId)>, StoreError>;
+    ) -> Result<Vec<DueOrder>, StoreError>;
 
     /// At most `limit` shipped orders of any tenant that were shipped (`update_time`) at or before `shipped_by`, sorted by
     /// (`update_time`, id), starting after `after`.

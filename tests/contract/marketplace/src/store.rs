@@ -96,6 +96,7 @@ handover_contract::rules! { store_rules: MarketRig;
         order_pages_filter_by_status,
         order_created_at_deadline_is_overdue,
         overdue_orders_are_pending_and_ordered_oldest_first,
+        overdue_order_pages_continue_after_the_last_order,
         order_shipped_at_limit_is_to_be_completed,
         shipped_orders_are_paged_oldest_first,
         orders_are_found_by_ids_in_tenant,

@@ -54,6 +54,9 @@ faults! { broken_by(Fault) {
     overdue_excludes_deadline: OverdueExcludesDeadline breaks [
         "order_created_at_deadline_is_overdue",
     ]
+    overdue_pages_ignore_cursor: OverduePagesIgnoreCursor breaks [
+        "overdue_order_pages_continue_after_the_last_order",
+    ]
     updates_ignore_version: UpdatesIgnoreVersion breaks [
         "order_advances_only_from_previous_version",
         "concurrent_order_changes_succeed_exactly_once",

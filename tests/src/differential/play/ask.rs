@@ -39,7 +39,10 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             let after = after.map(|(at, id)| (moment(at), order_id(id)));
             rendered(view.orders_shipped(moment(by), after, limit).await)
         }
-        Query::Overdue { at, limit } => rendered(view.orders_overdue(moment(at), limit).await),
+        Query::Overdue { by, after, limit } => {
+            let after = after.map(|(at, id)| (moment(at), order_id(id)));
+            rendered(view.orders_overdue(moment(by), after, limit).await)
+        }
         Query::Payment(id) => rendered(view.payment_by_id(payment_id(id)).await),
         Query::Processing(t, order) => rendered(view.payment_in_processing(tenant(t), order_id(order)).await),
         Query::Payments(t, order) => rendered(view.payments_of(tenant(t), &[order_id(order)]).await),

@@ -102,7 +102,11 @@ pub(super) fn other_query() -> impl Strategy<Value = Query> {
                 before,
                 limit
             }),
-        (at(), limit()).prop_map(|(at, limit)| Query::Overdue { at, limit }),
+        (at(), some((at(), small())), limit()).prop_map(|(by, after, limit)| Query::Overdue {
+            by,
+            after,
+            limit
+        }),
         (at(), some((at(), small())), limit()).prop_map(|(by, after, limit)| Query::Shipped {
             by,
             after,
@@ -170,7 +174,7 @@ pub(crate) fn everything() -> Vec<Query> {
     let mut all = vec![
         Query::Relays,
         Query::Leases,
-        Query::Overdue { at: 5, limit: 100 },
+        Query::Overdue { by: 5, after: None, limit: 100 },
         Query::Shipped { by: 5, after: None, limit: 100 },
         Query::Backlog { at: 5 },
     ];

@@ -19,6 +19,7 @@ pub enum Fault {
     OrdersLeakToOtherTenants,
     PagesRepeatLastRow,
     OverdueExcludesDeadline,
+    OverduePagesIgnoreCursor,
     ShippedExcludesLimit,
     ShippedPagesIgnoreCursor,
     UpdatesIgnoreVersion,

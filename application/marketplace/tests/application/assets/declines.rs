@@ -227,11 +227,8 @@ async fn attempt(process: &Process, order: &Order, payment: &Payment, attempted:
             !settled.refund_due
         }
         Try::TimeOut => {
-            let sweep = TimeoutSweep {
-                tx: process.app.tx.clone(),
-                handlers: process.app.handlers.clone(),
-                settings: TimeoutSettings::default(),
-            };
+            let app = &process.app;
+            let sweep = TimeoutSweep::new(app.tx.clone(), app.handlers.clone(), TimeoutSettings::default());
             sweep.sweep().await.unwrap() > 0
         }
     }

@@ -41,11 +41,8 @@ async fn settled(market: &Market, payment: &Payment) -> Payment {
 
 async fn sweep(market: &Market) {
     pass(market.world.pending_timeout + secs(1)).await;
-    let sweep = TimeoutSweep {
-        tx: market.app().tx.clone(),
-        handlers: market.app().handlers.clone(),
-        settings: TimeoutSettings::default(),
-    };
+    let app = market.app();
+    let sweep = TimeoutSweep::new(app.tx.clone(), app.handlers.clone(), TimeoutSettings::default());
     assert_eq!(sweep.sweep().await.unwrap(), 1);
 }
 

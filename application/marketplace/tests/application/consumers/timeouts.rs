@@ -31,6 +31,10 @@ async fn consuming_timeouts(world: &World) -> Process {
     process
 }
 
+fn sweep_of(process: &Process, settings: TimeoutSettings) -> TimeoutSweep {
+    TimeoutSweep::new(process.app.tx.clone(), process.app.handlers.clone(), settings)
+}
+
 async fn timeout_of(world: &World, order: &Order) -> String {
     let rows = world.rows().await;
     let is = |row: &&OutboxRow| row.event_type == "ORDER_TIMEOUT" && row.aggregate.id == order.id.get();
@@ -84,11 +88,7 @@ async fn early_timeout_message_leaves_the_order_to_the_sweep() {
     assert_eq!(world.order(order.id).await, order);
     assert_eq!(world.log_status(TIMEOUT_CONSUMER, &event).await, Some(ConsumeStatus::Success));
     pass(secs(1)).await;
-    let sweep = TimeoutSweep {
-        tx: process.app.tx.clone(),
-        handlers: process.app.handlers.clone(),
-        settings: TimeoutSettings::default(),
-    };
+    let sweep = sweep_of(&process, TimeoutSettings::default());
     assert_eq!(sweep.sweep().await.unwrap(), 1);
     assert_eq!(world.order(order.id).await.cancel_reason, Some(CancelReason::Timeout));
     world.deliver(TIMEOUT_QUEUE, &event).await;
@@ -133,11 +133,7 @@ async fn concurrent_message_and_sweep_close_an_order_once() {
     }
     let sweeper = world.process();
     pass(DEADLINE).await;
-    let sweep = TimeoutSweep {
-        tx: sweeper.app.tx.clone(),
-        handlers: sweeper.app.handlers.clone(),
-        settings: TimeoutSettings::default(),
-    };
+    let sweep = sweep_of(&sweeper, TimeoutSettings::default());
     sweep.sweep().await.unwrap();
     pass(secs(10)).await;
     for order in orders {
@@ -174,11 +170,7 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let bad = without_product(&world, &good, 9_999).await;
     let lost = without_product(&world, &good, 9_998).await;
     process.faults.corrupt_product(bad.product);
-    let sweep = TimeoutSweep {
-        tx: process.app.tx.clone(),
-        handlers: process.app.handlers.clone(),
-        settings: TimeoutSettings::default(),
-    };
+    let sweep = sweep_of(&process, TimeoutSettings::default());
     start(&process, sweep);
     pass(DEADLINE - secs(1)).await;
     assert_eq!(world.order(good.id).await.status, OrderStatus::Pending);
@@ -199,10 +191,33 @@ async fn sweep_continues_at_once_while_batches_are_full() {
     }
     pass(DEADLINE + secs(1)).await;
     let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
-    let sweep = TimeoutSweep { tx: process.app.tx.clone(), handlers: process.app.handlers.clone(), settings };
-    start(&process, sweep);
+    start(&process, sweep_of(&process, settings));
     pass(secs(1)).await;
-    assert!(world.view().await.orders_overdue(world.now(), 100).await.unwrap().is_empty());
+    assert!(world.view().await.orders_overdue(world.now(), None, 100).await.unwrap().is_empty());
+}
+
+/// Batches of 10, 10 and 5 orders follow without a pause. After the pause, the sweep begins with the oldest order again.
+#[tokio::test(start_paused = true)]
+async fn sweep_continues_at_once_after_a_full_batch_with_an_order_that_cannot_be_closed() {
+    let world = World::new().await;
+    let process = world.process();
+    let mut orders = Vec::new();
+    for _ in 0..24 {
+        orders.push(process.ordered().await.id);
+    }
+    let first = world.order(orders[0]).await;
+    let bad = without_product(&world, &first, 9_999).await;
+    process.faults.corrupt_product(bad.product);
+    pass(DEADLINE + secs(1)).await;
+    let settings = TimeoutSettings { sweep_batch: 10.try_into().unwrap(), ..TimeoutSettings::default() };
+    start(&process, sweep_of(&process, settings));
+    pass(secs(1)).await;
+    for order in orders {
+        assert_eq!(world.order(order).await.status, OrderStatus::Cancelled);
+    }
+    assert_eq!(world.order(bad.id).await, bad);
+    let old = without_product(&world, &first, 9_998).await;
+    eventually(secs(32), async || world.order(old.id).await.status == OrderStatus::Cancelled).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,14 +225,7 @@ async fn sweep_resumes_after_a_store_outage() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
-    start(
-        &process,
-        TimeoutSweep {
-            tx: process.app.tx.clone(),
-            handlers: process.app.handlers.clone(),
-            settings: Default::default(),
-        },
-    );
+    start(&process, sweep_of(&process, TimeoutSettings::default()));
     process.faults.set_unavailable(true);
     pass(DEADLINE + secs(60)).await;
     process.faults.set_unavailable(false);

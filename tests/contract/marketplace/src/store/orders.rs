@@ -1,11 +1,11 @@
 //! Rules for orders.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::Changed;
-use marketplace::ports::OrderSide;
+use marketplace::ports::{DueOrder, OrderSide};
 use marketplace_domain::{CancelReason, CouponUse, Money, Order, OrderAssets, OrderStatus, Points, Shipment};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -25,6 +25,10 @@ async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Order> {
 
 fn numbers(orders: Vec<Order>) -> Vec<i64> {
     orders.into_iter().map(|order| order.id.get()).collect()
+}
+
+fn due(of: i64, id: i64, time: DateTime<Utc>) -> DueOrder {
+    DueOrder { tenant: tenant(of), id: order_id(id), time }
 }
 
 /// An order is read as it was written, in every status and with and without optional values.
@@ -172,8 +176,8 @@ pub async fn order_created_at_deadline_is_overdue(rig: &dyn MarketRig) {
         ],
     )
     .await;
-    let overdue = view(rig).await.orders_overdue(start(), 10).await.unwrap();
-    assert_eq!(overdue, [(TenantId::DEFAULT, order_id(1)), (TenantId::DEFAULT, order_id(2))]);
+    let overdue = view(rig).await.orders_overdue(start(), None, 10).await.unwrap();
+    assert_eq!(overdue, [due(1, 1, start() - micro), due(1, 2, start())]);
 }
 
 /// Only pending orders are returned as overdue: those of every tenant, oldest first, up to the limit.
@@ -191,10 +195,33 @@ pub async fn overdue_orders_are_pending_and_ordered_oldest_first(rig: &dyn Marke
         ],
     )
     .await;
-    let overdue = view(rig).await.orders_overdue(start(), 10).await.unwrap();
-    let expected = [(1, 50), (1, 2), (2, 3), (1, 1)].map(|(t, id)| (tenant(t), order_id(id)));
+    let overdue = view(rig).await.orders_overdue(start(), None, 10).await.unwrap();
+    let expected = [(1, 50, -500), (1, 2, -30), (2, 3, -20), (1, 1, -10)];
+    let expected = expected.map(|(of, id, seconds)| due(of, id, later(seconds)));
     assert_eq!(overdue, expected);
-    assert_eq!(view(rig).await.orders_overdue(start(), 2).await.unwrap(), expected[..2]);
+    assert_eq!(view(rig).await.orders_overdue(start(), None, 2).await.unwrap(), expected[..2]);
+}
+
+/// A page of overdue orders starts directly after the last order of the previous page, even if that order is no longer
+/// pending.
+pub async fn overdue_order_pages_continue_after_the_last_order(rig: &dyn MarketRig) {
+    let pending = |id, seconds| Order { create_time: later(seconds), ..order(id) };
+    let foreign = Order { tenant: tenant(2), ..pending(3, -20) };
+    add(rig, &[pending(4, -20), foreign, pending(1, -10), pending(2, -30), pending(7, -20), pending(5, 10)])
+        .await;
+    let page = async |after: Option<DueOrder>, limit| {
+        let after = after.map(|order| order.position());
+        view(rig).await.orders_overdue(start(), after, limit).await.unwrap()
+    };
+    let all = [(1, 2, -30), (2, 3, -20), (1, 4, -20), (1, 7, -20), (1, 1, -10)];
+    let all = all.map(|(of, id, seconds)| due(of, id, later(seconds)));
+    assert_eq!(page(None, 2).await, all[..2]);
+    assert_eq!(page(Some(all[1]), 2).await, all[2..4]);
+    assert_eq!(page(Some(all[3]), 2).await, all[4..]);
+    assert_eq!(page(Some(all[4]), 2).await, []);
+    let paid = order_moved_to(&pending(4, -20), OrderStatus::Paid, later(0));
+    in_unit!(rig, |unit| changes_one(unit.advance_order(&paid).await));
+    assert_eq!(page(Some(all[2]), 9).await, all[3..]);
 }
 
 /// An order is to be completed if it was shipped at or before the limit, with microsecond precision.

@@ -22,7 +22,11 @@ pub(super) const CASES: &[Case] = &[
         let order = marketplace_contract::samples::order(7);
         unit.advance_order(&order_moved_to(&order, OrderStatus::Paid, later(1))).await
     }),
-    view!("overdue orders", ["idx_orders_pending"], |view| view.orders_overdue(later(60), 100)),
+    view!("overdue orders", ["idx_orders_pending"], |view| view.orders_overdue(
+        later(60),
+        Some((later(-60), order_id(7))),
+        100
+    )),
     view!("shipped orders to complete", ["idx_orders_shipped"], |view| view.orders_shipped(
         later(60),
         Some((later(-60), order_id(7))),

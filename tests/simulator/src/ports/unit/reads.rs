@@ -9,7 +9,7 @@ use handover_outbox::ports::{
     WebhookQueriesWrapper,
 };
 use marketplace::ports::{
-    AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, FindingQueriesWrapper,
+    AssetQueriesWrapper, CreditQueriesWrapper, DueOrder, EffectQueriesWrapper, FindingQueriesWrapper,
     GatewayReportQueriesWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, MarketView,
     NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, PersonalTextQueriesWrapper,
     ProductQueriesWrapper, RefundQueriesWrapper, RequestQueriesWrapper,
@@ -23,10 +23,11 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         self.process.check_leader("timeout sweep");
-        let overdue = self.inner.orders_overdue(created_by, limit).await?;
+        let overdue = self.inner.orders_overdue(created_by, after, limit).await?;
         if !overdue.is_empty() {
             self.process.maybe_crash(CrashPoint::InSweep).await;
         }

@@ -96,11 +96,13 @@ impl<U: MarketView + ?Sized> OrderQueriesWrapper for Faulty<U> {
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         let excludes_deadline = self.has(Fault::OverdueExcludesDeadline);
         let created_by = if excludes_deadline { created_by - TimeDelta::microseconds(1) } else { created_by };
-        self.inner().orders_overdue(created_by, limit).await
+        let after = after.filter(|_| !self.has(Fault::OverduePagesIgnoreCursor));
+        self.inner().orders_overdue(created_by, after, limit).await
     }
 
     async fn orders_shipped(

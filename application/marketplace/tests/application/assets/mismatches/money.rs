@@ -146,14 +146,8 @@ async fn payment_of_another_amount_does_not_pay_the_order_and_is_refunded_after_
     assert!(found.what.contains("are to be paid"), "{}", found.what);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Pending);
     pass(secs(900)).await;
-    TimeoutSweep {
-        tx: market.app().tx.clone(),
-        handlers: market.app().handlers.clone(),
-        settings: Default::default(),
-    }
-    .sweep()
-    .await
-    .unwrap();
+    let app = market.app();
+    TimeoutSweep::new(app.tx.clone(), app.handlers.clone(), Default::default()).sweep().await.unwrap();
     market.process_pending().await;
     let repaired = (FindingKind::NotRefunded, Some(order.id), Some(Repair::RefundStarted));
     assert_repaired(&market, &[repaired]).await;
@@ -165,14 +159,8 @@ async fn captured_money_of_cancelled_order_is_refunded_once() {
     let market = Market::running().await;
     let (order, payment) = order_with_payment_not_applied(&market, SpentAssets::default()).await;
     pass(secs(900)).await;
-    TimeoutSweep {
-        tx: market.app().tx.clone(),
-        handlers: market.app().handlers.clone(),
-        settings: Default::default(),
-    }
-    .sweep()
-    .await
-    .unwrap();
+    let app = market.app();
+    TimeoutSweep::new(app.tx.clone(), app.handlers.clone(), Default::default()).sweep().await.unwrap();
     market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Cancelled);
     let report = run_reconciliation(&market, false).await;
