@@ -23,7 +23,7 @@ mod rate_limit;
 mod refunds;
 
 pub use assets::{
-    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, LedgerEntry,
+    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, FrozenHold, LedgerEntry,
     LedgerInconsistency, LedgerPage, LedgerPosition, ledger_inconsistencies,
 };
 pub use credit::{

@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
-use handover_contract::samples::due_at;
+use handover_contract::samples::{due_at, start};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
 use handover_outbox::archive::{KeptBecause, NoNeededEvents, RetentionPolicy, examine};
-use handover_outbox::ports::{Clock, DueQuery, EventMetadata, Store, UnreadableRow};
+use handover_outbox::jobs::Progress;
+use handover_outbox::ports::{Clock, DueQuery, EventMetadata, Store, StoreError, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
-use marketplace::jobs::RefundDispatcher;
+use marketplace::jobs::{AutoCompletion, LockTimeoutReaper, ReaperReport, RefundDispatcher};
 use marketplace::ports::MockGateway;
 use marketplace::use_cases::operations::{FindingKind, Reconcile};
-use marketplace::{Actor, App, CommandContext, RefundSettings, Role, Rules};
-use marketplace_contract::samples::refund;
-use marketplace_domain::{FeeRate, PointsRules};
+use marketplace::{
+    Actor, App, AutoCompletionSettings, CommandContext, ConsistencySettings, RefundSettings, Role, Rules,
+};
+use marketplace_contract::samples::{balance, hold, order, order_id, order_moved_to, refund, user};
+use marketplace_domain::{Asset, Balance, FeeRate, HoldStatus, OrderStatus, PointsRules, Purse};
 use sqlx::Executor;
 
 use super::{Fixture, append, event, fixture};
@@ -217,4 +220,61 @@ async fn unreadable_refund_stops_no_request_for_another_refund() {
     let dispatcher = RefundDispatcher { tx: app(&fixture).tx, gateway: Arc::new(gateway), settings };
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     assert_eq!(dispatcher.dispatch().await.unwrap(), 0);
+}
+
+/// A job whose batches are of one order, so that the unreadable order would be all of the first one.
+#[tokio::test]
+async fn unreadable_order_stops_no_completion_of_another_order() {
+    let fixture = fixture().await;
+    let mut unit = fixture.store.begin().await.unwrap();
+    for id in [1, 2] {
+        unit.insert_order(&order_moved_to(&order(id), OrderStatus::Shipped, start())).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct.execute("UPDATE orders SET cancel_reason = 'x' WHERE id = 1").await.unwrap();
+    let app = app(&fixture);
+    let settings = AutoCompletionSettings {
+        after: Some(Duration::ZERO),
+        batch: NonZeroU32::MIN,
+        ..AutoCompletionSettings::default()
+    };
+    let job = AutoCompletion::new(app.tx.clone(), app.handlers.events.clone(), settings);
+    for expected in [Progress::MoreDue, Progress::MoreDue, Progress::Done] {
+        assert_eq!(job.complete_batch().await.unwrap(), expected);
+    }
+    let mut view = fixture.store.view().await.unwrap();
+    let other = view.order_by_id(TenantId::DEFAULT, order_id(2)).await.unwrap().unwrap();
+    assert_eq!(other.status, OrderStatus::Completed);
+    let found = view.order_by_id(TenantId::DEFAULT, order_id(1)).await;
+    assert!(matches!(found, Err(StoreError::Corrupt { column: "cancel_reason", .. })), "{found:?}");
+}
+
+/// A reaper whose batches are of one hold, so that the unreadable hold would be all of the first one.
+#[tokio::test]
+async fn unreadable_hold_stops_no_release_of_another_hold() {
+    let fixture = fixture().await;
+    let owner = user(10);
+    let mut unit = fixture.store.begin().await.unwrap();
+    unit.lock_balances(Purse::Wallet, &[(TenantId::DEFAULT, owner)], start()).await.unwrap();
+    unit.put_balances(&[Balance { frozen: 1_000, ..balance(10, Purse::Wallet, 0) }]).await.unwrap();
+    unit.put_holds(&[hold(1, Asset::Wallet), hold(2, Asset::Wallet)]).await.unwrap();
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct.execute("UPDATE asset_holds SET user_id = 0 WHERE order_id = 1").await.unwrap();
+    let app = app(&fixture);
+    let settings = ConsistencySettings {
+        lock_timeout: Duration::ZERO,
+        batch: NonZeroU32::MIN,
+        ..ConsistencySettings::default()
+    };
+    let reaper = LockTimeoutReaper { tx: app.tx.clone(), events: app.handlers.events.clone(), settings };
+    assert_eq!(reaper.reap().await.unwrap(), ReaperReport { released: 1, ..ReaperReport::default() });
+    let mut view = fixture.store.view().await.unwrap();
+    let other = view.holds_of(TenantId::DEFAULT, &[order_id(2)]).await.unwrap().remove(0);
+    assert_eq!(other.status, HoldStatus::Released);
+    let balance = view.balance_of(TenantId::DEFAULT, owner, Purse::Wallet).await.unwrap().unwrap();
+    assert_eq!((balance.available, balance.frozen), (500, 500));
 }

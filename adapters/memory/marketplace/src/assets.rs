@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerPage, LedgerPosition};
+use marketplace::ports::{
+    AccountTotal, AssetQueries, AssetRepo, FrozenHold, LedgerEntry, LedgerPage, LedgerPosition,
+};
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
@@ -68,7 +70,7 @@ impl AssetQueries for MarketUnit {
         created_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId, Asset)>,
         limit: u32,
-    ) -> Result<Vec<Hold>, StoreError> {
+    ) -> Result<Vec<FrozenHold>, StoreError> {
         self.read(|statement| holds::frozen(statement, created_by, after, limit)).await
     }
 

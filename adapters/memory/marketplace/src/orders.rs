@@ -182,7 +182,7 @@ impl OrderQueries for MarketUnit {
         shipped_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         self.read(|statement| {
             let orders = statement.orders();
             let oldest_first = orders.select(|table| {
@@ -191,7 +191,7 @@ impl OrderQueries for MarketUnit {
                 let within = later.take_while(move |(shipped, _)| *shipped <= shipped_by);
                 within.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
             });
-            oldest_first.take(limited(limit)).cloned().collect()
+            oldest_first.take(limited(limit)).map(|order| due(order, order.update_time)).collect()
         })
         .await
     }

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerPage, LedgerPosition};
+use marketplace::ports::{
+    AccountTotal, AssetQueries, AssetRepo, FrozenHold, LedgerEntry, LedgerPage, LedgerPosition,
+};
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
@@ -64,7 +66,7 @@ impl AssetQueries for MarketSession {
         created_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId, Asset)>,
         limit: u32,
-    ) -> Result<Vec<Hold>, StoreError> {
+    ) -> Result<Vec<FrozenHold>, StoreError> {
         holds::frozen(self, created_by, after, limit).await
     }
 

@@ -137,8 +137,9 @@ pub(crate) fn shipped(
     most: u32,
 ) -> (String, Vec<Value>) {
     let index = dialect.index("idx_orders_shipped");
-    let mut sql =
-        format!("SELECT {COLUMNS} FROM orders {index} WHERE status = 'shipped' AND update_time <= ?");
+    let mut sql = format!(
+        "SELECT tenant_id, id, update_time FROM orders {index} WHERE status = 'shipped' AND update_time <= ?"
+    );
     let mut values = values![shipped_by];
     if let Some((shipped, id)) = after {
         // As in `changed_within`: the first condition starts the scan at the cursor.
@@ -261,9 +262,9 @@ impl OrderQueries for MarketSession {
         shipped_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         most: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         let (sql, values) = shipped(self.dialect(), shipped_by, after, most);
-        self.fetch(&sql, values).await?.iter().map(OrderTable::read).collect()
+        self.fetch(&sql, values).await?.iter().map(|row| due(row, "update_time")).collect()
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::Trace;
-use marketplace_domain::{Order, OrderId, OrderRefusal};
+use marketplace_domain::{OrderId, OrderRefusal};
 use tracing::{info, warn};
 
 use super::AutoCompletionSettings;
 use crate::events::EventSource;
 use crate::metrics::COMPLETED;
-use crate::ports::MarketTransactor;
+use crate::ports::{DueOrder, MarketTransactor};
 use crate::use_cases::{Completed, UseCaseError, complete_shipped_order};
 use handover_outbox::jobs::{Job, Leader, Periodic, Progress, RunBy};
 use handover_outbox::ports::{Leadership, StoreError};
@@ -76,14 +76,14 @@ impl AutoCompletion {
             }
         }
         let is_full = u32::try_from(orders.len()).is_ok_and(|found| found >= limit);
-        let last = orders.last().filter(|_| is_full).map(|order| (order.update_time, order.id));
+        let last = orders.last().filter(|_| is_full).map(DueOrder::position);
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(if is_full { Progress::MoreDue } else { Progress::Done })
     }
 
     async fn complete(
         &self,
-        order: &Order,
+        order: &DueOrder,
         shipped_by: DateTime<Utc>,
     ) -> Result<Completed, UseCaseError<OrderRefusal>> {
         let trace = Trace { trace_id: format!("auto-completion-{}", order.id), traceparent: None };

@@ -19,7 +19,7 @@ use crate::consistency::AboutEvents;
 use crate::context::{Actor, CommandContext};
 use crate::error::UseCaseError;
 use crate::events::{EventFactory, EventSource};
-use crate::ports::{MarketTransactor, Work};
+use crate::ports::{FrozenHold, MarketTransactor, Work};
 use crate::use_cases::transition;
 use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
@@ -44,7 +44,7 @@ pub struct ReaperReport {
 
 /// Result for one lock.
 enum LockOutcome {
-    Released { closed: bool, key: Option<String> },
+    Released { closed: bool, key: String, amount: i64 },
     Redriven(EventId),
     Unchanged,
 }
@@ -76,7 +76,7 @@ impl LockTimeoutReaper {
             let batch = self.settings.batch.get();
             let holds = self.tx.view().await?.holds_frozen(cutoff, after, batch).await?;
             let Some(last) = holds.last() else { break };
-            after = Some((last.create_time, last.order, last.asset));
+            after = Some(last.position());
             for hold in &holds {
                 if self.tx.stopping().is_cancelled() {
                     return Ok(reaped);
@@ -95,15 +95,21 @@ impl LockTimeoutReaper {
         Ok(reaped)
     }
 
-    fn record(&self, hold: &Hold, outcome: &LockOutcome, now: DateTime<Utc>, reaped: &mut ReaperReport) {
+    fn record(
+        &self,
+        hold: &FrozenHold,
+        outcome: &LockOutcome,
+        now: DateTime<Utc>,
+        reaped: &mut ReaperReport,
+    ) {
         let age_s = now.signed_duration_since(hold.create_time).num_seconds();
         match outcome {
-            LockOutcome::Released { closed, key } => {
+            LockOutcome::Released { closed, key, amount } => {
                 reaped.released += 1;
                 reaped.closed += u64::from(*closed);
                 metrics::counter!("reaper.lock.released").increment(1);
                 info!(code = "reaper.lock-released", orderId = %hold.order, asset = %hold.asset, ageSeconds = age_s, idempotencyKey = key,
-                    amount = hold.asset.show(hold.amount), orderClosed = closed,
+                    amount = hold.asset.show(*amount), orderClosed = closed,
                     result = "released",
                     "[LockTimeoutReaper] lock released");
             }
@@ -118,7 +124,7 @@ impl LockTimeoutReaper {
 
     async fn process(
         &self,
-        hold: &Hold,
+        hold: &FrozenHold,
         cutoff: DateTime<Utc>,
     ) -> Result<LockOutcome, UseCaseError<OrderRefusal>> {
         let context = CommandContext {
@@ -128,8 +134,12 @@ impl LockTimeoutReaper {
             request_id: None,
         };
         let event_factory = self.events.factory(&context, 1);
-        with_tx(&self.tx, (hold.clone(), event_factory), move |unit, (seen, event_factory), _| {
+        with_tx(&self.tx, (*hold, event_factory), move |unit, (frozen, event_factory), _| {
             Box::pin(async move {
+                let holds = unit.holds_of(frozen.tenant, &[frozen.order]).await?;
+                let Some(seen) = holds.iter().find(|hold| hold.asset == frozen.asset) else {
+                    return Ok(LockOutcome::Unchanged);
+                };
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
                 if let Some(order) = &order
                     && was_paid(order)
@@ -217,7 +227,7 @@ async fn release(
     accounts.write(unit).await?;
     Ok(match outcome {
         AssetOutcome::Applied(operation) => {
-            LockOutcome::Released { closed, key: Some(operation.key.to_string()) }
+            LockOutcome::Released { closed, key: operation.key.to_string(), amount: operation.amount }
         }
         AssetOutcome::AlreadyApplied(_) | AssetOutcome::Skipped(_) => LockOutcome::Unchanged,
     })

@@ -103,6 +103,23 @@ pub async fn ledger_inconsistencies<V: AssetQueries + ?Sized>(
     Ok(found)
 }
 
+/// A frozen hold that a job has to examine. Only its key and its time of creation, so that a row with an unreadable value
+/// delays no other hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrozenHold {
+    pub tenant: TenantId,
+    pub order: OrderId,
+    pub asset: Asset,
+    pub create_time: DateTime<Utc>,
+}
+
+impl FrozenHold {
+    /// Sort key of [`AssetQueries::holds_frozen`].
+    pub const fn position(&self) -> (DateTime<Utc>, OrderId, Asset) {
+        (self.create_time, self.order, self.asset)
+    }
+}
+
 /// Reads assets.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -149,7 +166,7 @@ pub trait AssetQueries: Send {
         created_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId, Asset)>,
         limit: u32,
-    ) -> Result<Vec<Hold>, StoreError>;
+    ) -> Result<Vec<FrozenHold>, StoreError>;
 
     /// The existing operations with these keys, in any sequence.
     async fn operations_by_key(

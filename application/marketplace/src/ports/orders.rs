@@ -100,7 +100,7 @@ pub trait OrderQueries: Send {
         shipped_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError>;
+    ) -> Result<Vec<DueOrder>, StoreError>;
 }
 
 /// Writes orders.

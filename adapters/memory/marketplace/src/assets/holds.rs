@@ -8,6 +8,7 @@ use handover_events::TenantId;
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::StoreError;
+use marketplace::ports::FrozenHold;
 use marketplace_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
 
 use crate::tables::{Market, MarketRows as _, Statement};
@@ -77,7 +78,7 @@ pub(super) fn frozen(
     created_by: DateTime<Utc>,
     after: Option<(DateTime<Utc>, OrderId, Asset)>,
     limit: u32,
-) -> Vec<Hold> {
+) -> Vec<FrozenHold> {
     let holds = statement.holds();
     let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
     let in_order = holds.select(|table| {
@@ -88,7 +89,13 @@ pub(super) fn frozen(
             tenants.iter().filter_map(move |tenant| Some((*position, table.get(&(*tenant, order, asset))?)))
         })
     });
-    in_order.take(limited(limit)).cloned().collect()
+    let key = |hold: &Hold| FrozenHold {
+        tenant: hold.tenant,
+        order: hold.order,
+        asset: hold.asset,
+        create_time: hold.create_time,
+    };
+    in_order.take(limited(limit)).map(key).collect()
 }
 
 pub(super) fn put(statement: &mut Statement<'_>, hold: &Hold) -> Result<(), StoreError> {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
-use handover_sql::{Dialect, LookUp, MAX_ROWS, Session, Table, Value, padded, table, values};
+use handover_sql::{Dialect, LookUp, MAX_ROWS, Row, Session, Table, Value, padded, table, values};
+use marketplace::ports::FrozenHold;
 use marketplace_domain::{Asset, CouponId, Hold, OrderId, UserId};
 
 use crate::of_orders::OfOrders;
@@ -80,8 +81,10 @@ pub(crate) fn pending(
     most: u32,
 ) -> (String, Vec<Value>) {
     let index = dialect.index("idx_holds_frozen");
-    let mut sql =
-        format!("SELECT {COLUMNS} FROM asset_holds {index} WHERE status = 'FROZEN' AND create_time <= ?");
+    let mut sql = format!(
+        "SELECT tenant_id, order_id, asset, create_time FROM asset_holds {index} WHERE status = 'FROZEN' \
+         AND create_time <= ?"
+    );
     let mut values = values![created_by];
     if let Some((created, order, asset)) = after {
         // `create_time >= ?` starts the scan at the time of the cursor: not every engine derives this start from the
@@ -101,9 +104,19 @@ pub(super) async fn frozen(
     created_by: DateTime<Utc>,
     after: Option<(DateTime<Utc>, OrderId, Asset)>,
     most: u32,
-) -> Result<Vec<Hold>, StoreError> {
+) -> Result<Vec<FrozenHold>, StoreError> {
     let (sql, values) = pending(session.dialect(), created_by, after, most);
-    session.fetch(&sql, values).await?.iter().map(HoldTable::read).collect()
+    session.fetch(&sql, values).await?.iter().map(frozen_hold).collect()
+}
+
+fn frozen_hold(row: &Row) -> Result<FrozenHold, StoreError> {
+    let row = HoldTable::fields(row);
+    Ok(FrozenHold {
+        tenant: row.id("tenant_id")?,
+        order: row.id("order_id")?,
+        asset: row.named("asset")?,
+        create_time: row.time("create_time")?,
+    })
 }
 
 pub(super) async fn lock(

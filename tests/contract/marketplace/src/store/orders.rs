@@ -230,7 +230,7 @@ pub async fn order_shipped_at_limit_is_to_be_completed(rig: &dyn MarketRig) {
     let shipped = |id, at| order_moved_to(&order(id), OrderStatus::Shipped, at);
     add(rig, &[shipped(1, later(60) - micro), shipped(2, later(60)), shipped(3, later(60) + micro)]).await;
     let found = view(rig).await.orders_shipped(later(60), None, 10).await.unwrap();
-    assert_eq!(found, [shipped(1, later(60) - micro), shipped(2, later(60))]);
+    assert_eq!(found, [due(1, 1, later(60) - micro), due(1, 2, later(60))]);
 }
 
 /// Only shipped orders are to be completed: those of every tenant, in pages by the time of shipment and the id. An order
@@ -241,20 +241,21 @@ pub async fn shipped_orders_are_paged_oldest_first(rig: &dyn MarketRig) {
     }
     let shipped = |id, at| order_moved_to(&order(id), OrderStatus::Shipped, later(at));
     let foreign = Order { tenant: tenant(2), ..shipped(3, -20) };
-    add(rig, &[shipped(4, -20), foreign.clone(), shipped(1, -10), shipped(2, -30), shipped(5, 10)]).await;
-    let page = async |after: Option<&Order>, limit| {
-        let after = after.map(|order| (order.update_time, order.id));
+    add(rig, &[shipped(4, -20), foreign, shipped(1, -10), shipped(2, -30), shipped(5, 10)]).await;
+    let page = async |after: Option<DueOrder>, limit| {
+        let after = after.map(|order| order.position());
         view(rig).await.orders_shipped(start(), after, limit).await.unwrap()
     };
-    let all = [shipped(52, -500), shipped(2, -30), foreign, shipped(4, -20), shipped(1, -10)];
+    let all = [(1, 52, -500), (1, 2, -30), (2, 3, -20), (1, 4, -20), (1, 1, -10)];
+    let all = all.map(|(of, id, seconds)| due(of, id, later(seconds)));
     assert_eq!(page(None, 9).await, all);
     assert_eq!(page(None, 2).await, all[..2]);
-    assert_eq!(page(Some(&all[1]), 2).await, all[2..4]);
-    assert_eq!(page(Some(&all[2]), 9).await, all[3..]);
-    let completed = order_moved_to(&all[3], OrderStatus::Completed, later(0));
+    assert_eq!(page(Some(all[1]), 2).await, all[2..4]);
+    assert_eq!(page(Some(all[2]), 9).await, all[3..]);
+    let completed = order_moved_to(&shipped(4, -20), OrderStatus::Completed, later(0));
     in_unit!(rig, |unit| assert_eq!(unit.advance_order(&completed).await.unwrap(), Changed::One));
-    assert_eq!(page(Some(&all[2]), 9).await, all[4..]);
-    assert_eq!(page(Some(&all[4]), 9).await, []);
+    assert_eq!(page(Some(all[2]), 9).await, all[4..]);
+    assert_eq!(page(Some(all[4]), 9).await, []);
 }
 
 /// Orders are found by their ids, each once, in one tenant or in any; missing ids are omitted.

@@ -10,11 +10,11 @@ use handover_outbox::ports::{
 };
 use marketplace::ports::{
     AssetQueriesWrapper, CreditQueriesWrapper, DueOrder, EffectQueriesWrapper, FindingQueriesWrapper,
-    GatewayReportQueriesWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, MarketView,
+    FrozenHold, GatewayReportQueriesWrapper, IdQueriesWrapper, InvoiceQueriesWrapper, MarketView,
     NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, PersonalTextQueriesWrapper,
     ProductQueriesWrapper, RefundQueriesWrapper, RequestQueriesWrapper,
 };
-use marketplace_domain::{Asset, Hold, Order, OrderId};
+use marketplace_domain::{Asset, OrderId};
 
 use super::Faulty;
 use crate::fault_kinds::CrashPoint;
@@ -39,7 +39,7 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
         shipped_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         self.process.check_leader("automatic completion");
         let shipped = self.inner.orders_shipped(shipped_by, after, limit).await?;
         if !shipped.is_empty() {
@@ -55,7 +55,7 @@ impl<I: MarketView + ?Sized> AssetQueriesWrapper for Faulty<I> {
         created_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId, Asset)>,
         limit: u32,
-    ) -> Result<Vec<Hold>, StoreError> {
+    ) -> Result<Vec<FrozenHold>, StoreError> {
         self.process.check_leader("reaper");
         let holds = self.inner.holds_frozen(created_by, after, limit).await?;
         if !holds.is_empty() {

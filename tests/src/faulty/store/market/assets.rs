@@ -33,7 +33,7 @@ impl<U: MarketView + ?Sized> AssetQueriesWrapper for Faulty<U> {
         created_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId, Asset)>,
         limit: u32,
-    ) -> Result<Vec<Hold>, StoreError> {
+    ) -> Result<Vec<FrozenHold>, StoreError> {
         let after = if self.has(Fault::FrozenHoldPagesRestart) { None } else { after };
         self.inner().holds_frozen(created_by, after, limit).await
     }

@@ -110,7 +110,7 @@ impl<U: MarketView + ?Sized> OrderQueriesWrapper for Faulty<U> {
         shipped_by: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         let excludes_limit = self.has(Fault::ShippedExcludesLimit);
         let shipped_by = if excludes_limit { shipped_by - TimeDelta::microseconds(1) } else { shipped_by };
         let after = after.filter(|_| !self.has(Fault::ShippedPagesIgnoreCursor));
