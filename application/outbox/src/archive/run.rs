@@ -20,7 +20,7 @@ use super::collected::{Collected, Content};
 use super::content::{read_file, read_recorded};
 use super::kept::KeptBecause;
 use super::mark::ArchiveMark;
-use super::needed::NeededEvents;
+use super::needed::{NeededEvents, Needs, ask};
 use super::parts::{ArchiveParts, MAX_BATCH};
 use super::policy::RetentionPolicy;
 use super::selection::{examine, still_archivable};
@@ -281,7 +281,9 @@ impl Archive {
         let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
         let rows = self.outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
         // The application has a store of its own, so that it cannot be asked within the unit of work.
-        let needed = NeededBefore(self.parts.application.needed(&rows).await?);
+        let Needs { mut needed, unreadable } = ask(&*self.parts.application, &rows).await?;
+        needed.extend(unreadable);
+        let needed = NeededBefore(needed);
         let input = Arc::new((self.clone(), events.to_vec(), ids, needed));
         with_tx(&self.outbox.tx, input, move |unit, input, attempt| {
             Box::pin(async move {
@@ -354,7 +356,7 @@ fn next_batch(size: usize, took: Duration) -> usize {
     }
 }
 
-/// The events that the application needed when it was asked last.
+/// The events that the application needed, or about which it could not read a stored value, when it was asked last.
 struct NeededBefore(BTreeSet<EventId>);
 
 #[async_trait]

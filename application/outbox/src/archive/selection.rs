@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_events::EventId;
 
 use super::kept::{Evidence, Interest, KeptBecause, by_evidence, by_row};
-use super::needed::NeededEvents;
+use super::needed::{NeededEvents, Needs, ask};
 use super::policy::RetentionPolicy;
 use crate::outbox::Outbox;
 use crate::ports::{
@@ -65,7 +65,9 @@ pub async fn examine(
             None => candidates.push(row),
         }
     }
-    let (needed, candidates) = page.ask(application, candidates).await?;
+    let Needs { needed, unreadable } = ask(application, &candidates).await?;
+    unreadable.iter().for_each(|_| page.keep(KeptBecause::Unreadable));
+    candidates.retain(|row| !unreadable.contains(&row.event_id));
     if !candidates.is_empty() {
         let mut view = outbox.view().await?;
         let view = view.outbox_view();
@@ -135,36 +137,6 @@ impl ExaminedPage {
         self.archivable = archivable;
         let recent: Vec<ArchivableEvent> = recent;
         recent.iter().for_each(|_| self.keep(KeptBecause::Recent));
-    }
-
-    /// The events that the application needs, and the candidates without those about which it cannot read a stored value.
-    async fn ask(
-        &mut self,
-        application: &dyn NeededEvents,
-        candidates: Vec<OutboxRow>,
-    ) -> Result<(BTreeSet<EventId>, Vec<OutboxRow>), StoreError> {
-        if candidates.is_empty() {
-            return Ok(Default::default());
-        }
-        match application.needed(&candidates).await {
-            Ok(needed) => return Ok((needed, candidates)),
-            Err(StoreError::Corrupt { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let mut needed = BTreeSet::new();
-        let mut readable = Vec::new();
-        // One event must not stop the others.
-        for row in candidates {
-            match application.needed(std::slice::from_ref(&row)).await {
-                Ok(events) => {
-                    needed.extend(events);
-                    readable.push(row);
-                }
-                Err(StoreError::Corrupt { .. }) => self.keep(KeptBecause::Unreadable),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((needed, readable))
     }
 
     async fn decide(

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use handover_events::EventId;
-use handover_outbox::archive::{Archive, NeededEvents, RetentionPolicy};
+use handover_outbox::archive::{Archive, ArchiveError, KeptBecause, NeededEvents, RetentionPolicy};
 use handover_outbox::ports::*;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::faults::{Fault, Files};
 use super::{DAY, library, run};
+use crate::library::event_id;
 
 /// A store with one connection for views, as a pool whose other connections are in use.
 struct OneConnection {
@@ -70,4 +72,45 @@ async fn archive_holds_no_view_while_it_asks_the_application() {
     let archive = Archive::of(&outbox).unwrap();
     assert_eq!(run(&archive).await.unwrap().events, 3);
     assert_eq!(library.places().await, (0, 3));
+}
+
+/// An application that is unavailable when it is asked for the second time, which leaves the events of a recorded file in the
+/// outbox. Afterwards a stored value about the event `b` is unreadable.
+#[derive(Default)]
+struct Unreadable {
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl NeededEvents for Unreadable {
+    async fn needed(&self, rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError> {
+        match self.asked.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(BTreeSet::new()),
+            1 => Err(StoreError::Unavailable("no connection".into())),
+            _ if rows.iter().any(|row| row.event_id.as_str() == "b") => Err(StoreError::Corrupt {
+                table: "loans",
+                column: "status",
+                key: "2".to_owned(),
+                why: "no such status".to_owned(),
+            }),
+            _ => Ok(BTreeSet::new()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_file_is_finished_despite_an_unreadable_value_about_one_of_its_events() {
+    let library = library().await;
+    let files = Files::with(Fault::None);
+    let policy = RetentionPolicy::new(30 * DAY);
+    let outbox = library.outbox.clone().with_archive(files, policy, Arc::new(Unreadable::default()));
+    let archive = Archive::of(&outbox).unwrap();
+    let error = run(&archive).await.unwrap_err();
+    assert!(matches!(error, ArchiveError::Store(StoreError::Unavailable(_))), "{error:?}");
+    assert_eq!(library.places().await, (3, 0));
+    let report = run(&archive).await.unwrap();
+    assert_eq!((report.files, report.events, report.kept[&KeptBecause::Unreadable]), (0, 2, 1));
+    let left: Vec<_> = library.stored().await.into_iter().map(|event| event.event_id).collect();
+    assert_eq!((left, library.places().await), (vec![event_id("b")], (1, 2)));
+    assert!(library.recorded_files().await[0].done_time.is_some());
 }
