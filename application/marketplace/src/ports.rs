@@ -34,7 +34,9 @@ pub use effects::{
     ListedShipment, ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask,
     notification_fact,
 };
-pub use findings::{FindingFilter, FindingQueries, FindingQueriesWrapper, FindingRepo, FindingRepoWrapper};
+pub use findings::{
+    FindingFilter, FindingQueries, FindingQueriesWrapper, FindingRepo, FindingRepoWrapper, FindingSubject,
+};
 #[cfg(feature = "mocks")]
 pub use gateway::MockGateway;
 pub use gateway::{Gateway, GatewayError, RefundRequest};

@@ -6,13 +6,10 @@ use async_trait::async_trait;
 use handover_events::{EventId, TenantId};
 use handover_outbox::archive::NeededEvents;
 use handover_outbox::ports::{OutboxRow, StoreError};
-use marketplace_domain::{
-    AggregateType, FindingState, HoldStatus, InvoiceId, OrderId, PayableId, RecordedFinding, Refund,
-    RefundStatus,
-};
+use marketplace_domain::{AggregateType, HoldStatus, InvoiceId, OrderId, PayableId, Refund, RefundStatus};
 use serde::Deserialize;
 
-use crate::ports::{FindingFilter, MarketTransactor, MarketView};
+use crate::ports::{FindingSubject, MarketTransactor, MarketView};
 
 /// Open findings per page.
 const FINDINGS: u32 = 500;
@@ -67,54 +64,62 @@ impl NeededEvents for EventsOfOpenCases {
             }
         }
         let mut view = self.tx.view().await?;
-        let mut open: BTreeSet<(TenantId, PayableId)> = BTreeSet::new();
+        let mut open = OpenCases::default();
         for (tenant, ids) in orders {
             let ids: Vec<OrderId> = ids.into_iter().collect();
             let holds = view.holds_of(tenant, &ids).await?;
             let frozen = holds.iter().filter(|hold| hold.status == HoldStatus::Frozen);
-            open.extend(frozen.map(|hold| (tenant, hold.order.into())));
-            open.extend(refunding(&view.refunds_of(tenant, &ids).await?));
+            open.payables.extend(frozen.map(|hold| (tenant, hold.order.into())));
+            open.payables.extend(refunding(&view.refunds_of(tenant, &ids).await?));
         }
         for (tenant, invoice) in invoices {
-            open.extend(refunding(&view.payments_of_invoice(tenant, invoice).await?.refunds));
+            open.payables.extend(refunding(&view.payments_of_invoice(tenant, invoice).await?.refunds));
         }
-        let findings = open_findings(&mut *view).await?;
+        open.add_findings(&mut *view).await?;
         let is_needed = |row: &&OutboxRow| {
-            let payable = payable_of(row);
-            payable.is_some_and(|payable| open.contains(&(row.aggregate.tenant, payable)))
-                || findings.iter().any(|finding| names(finding, row, payable))
+            let payable = payable_of(row).map(|payable| (row.aggregate.tenant, payable));
+            payable.is_some_and(|payable| open.payables.contains(&payable))
+                || open.events.contains(&row.event_id)
         };
         Ok(rows.iter().filter(is_needed).map(|row| row.event_id.clone()).collect())
     }
 }
 
-async fn open_findings(view: &mut dyn MarketView) -> Result<Vec<RecordedFinding>, StoreError> {
-    let filter = FindingFilter { state: Some(FindingState::Open), ..FindingFilter::default() };
-    let mut open = Vec::new();
-    let mut before = None;
-    loop {
-        let page = view.findings_page(filter, before, FINDINGS).await?;
-        let is_last = page.len() < FINDINGS as usize;
-        before = page.last().map(|finding| finding.id);
-        open.extend(page.into_iter().map(|finding| finding.effect));
-        if is_last {
-            return Ok(open);
-        }
-    }
+/// The orders, invoices and events with an open case.
+#[derive(Default)]
+struct OpenCases {
+    payables: BTreeSet<(TenantId, PayableId)>,
+    events: BTreeSet<EventId>,
 }
 
-/// Whether a finding is about this event or its order or invoice. An event whose id is the beginning of the id in a finding counts as
-/// named, too: it stays longer than necessary.
-fn names(finding: &RecordedFinding, row: &OutboxRow, payable: Option<PayableId>) -> bool {
-    let is_of_payable = match payable {
-        Some(PayableId::Order(order)) => finding.order == Some(order),
-        Some(PayableId::Invoice(invoice)) => {
-            let name = format!("invoice:{invoice}");
-            let key = format!("{name}:");
-            finding.subject.split(' ').any(|part| part == name || part.starts_with(&key))
+impl OpenCases {
+    async fn add_findings(&mut self, view: &mut dyn MarketView) -> Result<(), StoreError> {
+        let mut before = None;
+        loop {
+            let page = view.subjects_of_open_findings(before, FINDINGS).await?;
+            let is_last = page.len() < FINDINGS as usize;
+            before = page.last().map(|finding| finding.id);
+            page.iter().for_each(|finding| self.add(&finding.effect));
+            if is_last {
+                return Ok(());
+            }
         }
-        None => false,
-    };
-    (is_of_payable && finding.tenant == Some(row.aggregate.tenant))
-        || finding.subject.contains(&format!("event:{}", row.event_id))
+    }
+
+    /// Adds the order of a finding, and the events and invoices that its subject names: `event:ID`, `invoice:ID` or
+    /// `invoice:ID:..`.
+    fn add(&mut self, finding: &FindingSubject) {
+        let order = finding.order.map(PayableId::Order);
+        self.payables.extend(finding.tenant.zip(order));
+        for part in finding.subject.split(' ') {
+            match part.split_once(':') {
+                Some(("event", id)) => self.events.extend(id.parse::<EventId>()),
+                Some(("invoice", key)) => {
+                    let id = key.split(':').next().and_then(|id| id.parse().ok());
+                    self.payables.extend(finding.tenant.zip(id.map(PayableId::Invoice)));
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
 }

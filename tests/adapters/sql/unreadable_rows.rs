@@ -8,7 +8,7 @@ use chrono::{TimeDelta, Utc};
 use handover_contract::samples::{due_at, start};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
-use handover_outbox::archive::{KeptBecause, NoNeededEvents, RetentionPolicy, examine};
+use handover_outbox::archive::{KeptBecause, NeededEvents, NoNeededEvents, RetentionPolicy, examine};
 use handover_outbox::jobs::Progress;
 use handover_outbox::ports::{Clock, DueQuery, EventMetadata, Store, StoreError, UnreadableRow};
 use handover_outbox::{Tasks, Transactor};
@@ -17,10 +17,13 @@ use marketplace::jobs::{AutoCompletion, LockTimeoutReaper, ReaperReport, RefundD
 use marketplace::ports::MockGateway;
 use marketplace::use_cases::operations::{FindingKind, Reconcile};
 use marketplace::{
-    Actor, App, AutoCompletionSettings, CommandContext, ConsistencySettings, RefundSettings, Role, Rules,
+    Actor, App, AutoCompletionSettings, CommandContext, ConsistencySettings, EventsOfOpenCases,
+    RefundSettings, Role, Rules,
 };
-use marketplace_contract::samples::{balance, hold, order, order_id, order_moved_to, refund, user};
-use marketplace_domain::{Asset, Balance, FeeRate, HoldStatus, OrderStatus, PointsRules, Purse};
+use marketplace_contract::samples::{balance, finding, hold, order, order_id, order_moved_to, refund, user};
+use marketplace_domain::{
+    Asset, Balance, FeeRate, HoldStatus, OrderStatus, PointsRules, Purse, RecordedFinding,
+};
 use sqlx::Executor;
 
 use super::{Fixture, append, event, fixture};
@@ -277,4 +280,23 @@ async fn unreadable_hold_stops_no_release_of_another_hold() {
     assert_eq!(other.status, HoldStatus::Released);
     let balance = view.balance_of(TenantId::DEFAULT, owner, Purse::Wallet).await.unwrap().unwrap();
     assert_eq!((balance.available, balance.frozen), (500, 500));
+}
+
+/// The kind of a finding of another version.
+#[tokio::test]
+async fn event_of_a_finding_with_an_unknown_kind_is_needed_and_no_other_event() {
+    let fixture = with_unreadable(3, &[]).await;
+    let mut unit = fixture.store.begin().await.unwrap();
+    unit.insert_finding(&RecordedFinding { order: None, ..finding("event:e2 consumer:credit") })
+        .await
+        .unwrap();
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct.execute("UPDATE reconciliation_findings SET kind = 'x'").await.unwrap();
+    let events: Vec<EventId> = (1..=3).map(|n| format!("e{n}").parse().unwrap()).collect();
+    let rows = fixture.store.view().await.unwrap().outbox_view().outbox_by_event(&events).await.unwrap();
+    assert_eq!(rows.len(), 3);
+    let needed = EventsOfOpenCases::of(&app(&fixture).tx).needed(&rows).await.unwrap();
+    assert_eq!(needed, [events[1].clone()].into());
 }

@@ -9,7 +9,7 @@ use handover_memory::store::statement::next;
 use handover_memory::store::tables::{Row, rows_below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{FindingFilter, FindingQueries, FindingRepo};
+use marketplace::ports::{FindingFilter, FindingQueries, FindingRepo, FindingSubject};
 use marketplace_domain::{FindingKind, FindingState, RecordedFinding};
 
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
@@ -68,6 +68,20 @@ impl FindingQueries for MarketUnit {
             matching.take(limited(limit)).cloned().collect()
         })
         .await
+    }
+
+    async fn subjects_of_open_findings(
+        &mut self,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<FindingSubject>>, StoreError> {
+        let filter = FindingFilter { tenant: None, state: Some(FindingState::Open) };
+        let page = self.findings_page(filter, before, limit).await?;
+        let subject_of = |Numbered { id, effect }: Numbered<RecordedFinding>| {
+            let RecordedFinding { tenant, subject, order, .. } = effect;
+            Numbered { id, effect: FindingSubject { tenant, subject, order } }
+        };
+        Ok(page.into_iter().map(subject_of).collect())
     }
 
     async fn open_findings(&mut self) -> Result<Vec<(FindingKind, u64)>, StoreError> {

@@ -4,8 +4,8 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use handover_sql::{Dialect, Fields, Table, Value, table, values};
-use marketplace::ports::{FindingFilter, FindingQueries, FindingRepo};
+use handover_sql::{Dialect, Fields, Row, Table, Value, table, values};
+use marketplace::ports::{FindingFilter, FindingQueries, FindingRepo, FindingSubject};
 use marketplace_domain::{AcknowledgedBy, FindingKind, OrderId, RecordedFinding};
 
 table! {
@@ -89,6 +89,23 @@ pub(crate) fn page(
     (sql, values)
 }
 
+/// One page of the open findings, without the values that other versions may have written.
+pub(crate) fn open_subjects(dialect: &dyn Dialect, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_findings_state");
+    let sql = format!(
+        "SELECT id, tenant_id, subject, order_id FROM reconciliation_findings {index} \
+         WHERE state = 'OPEN' AND id < ? ORDER BY id DESC LIMIT ?"
+    );
+    (sql, values![before.unwrap_or(i64::MAX), most])
+}
+
+fn open_subject(row: &Row) -> Result<Numbered<FindingSubject>, StoreError> {
+    let row = FindingTable::fields(row);
+    let tenant = tenant(&row)?;
+    let effect = FindingSubject { tenant, subject: row.string("subject")?, order: row.opt_id("order_id")? };
+    Ok(Numbered { id: row.int("id")?, effect })
+}
+
 #[async_trait]
 impl FindingQueries for MarketSession {
     async fn finding_by_id(&mut self, id: i64) -> Result<Option<Numbered<RecordedFinding>>, StoreError> {
@@ -114,6 +131,15 @@ impl FindingQueries for MarketSession {
     ) -> Result<Vec<Numbered<RecordedFinding>>, StoreError> {
         let (sql, values) = page(self.dialect(), filter, before, most);
         self.fetch(&sql, values).await?.iter().map(FindingTable::numbered).collect()
+    }
+
+    async fn subjects_of_open_findings(
+        &mut self,
+        before: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<Numbered<FindingSubject>>, StoreError> {
+        let (sql, values) = open_subjects(self.dialect(), before, most);
+        self.fetch(&sql, values).await?.iter().map(open_subject).collect()
     }
 
     async fn open_findings(&mut self) -> Result<Vec<(FindingKind, u64)>, StoreError> {

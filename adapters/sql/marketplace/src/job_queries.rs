@@ -63,6 +63,7 @@ pub(crate) fn sweeps(
         ("idx_findings_page", findings(Some(tenant), Some(FindingState::Open))),
         ("idx_findings_tenant", findings(Some(tenant), None)),
         ("idx_findings_state", findings(None, Some(FindingState::Open))),
+        ("idx_findings_state", findings::open_subjects(dialect, Some(9), 100)),
         ("idx_findings_kind", (findings::OPEN_BY_KIND.to_owned(), vec![])),
         ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
         ("idx_orders_updated", orders(None, None)),

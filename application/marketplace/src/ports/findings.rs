@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use handover_events::TenantId;
-use marketplace_domain::{FindingKind, FindingState, RecordedFinding};
+use marketplace_domain::{FindingKind, FindingState, OrderId, RecordedFinding};
 
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 
@@ -13,6 +13,15 @@ pub struct FindingFilter {
     pub tenant: Option<TenantId>,
     /// Only findings in this state.
     pub state: Option<FindingState>,
+}
+
+/// The order and the subject of a finding. Only these, so that a finding with another unreadable value, such as a kind of
+/// another version, hides no other finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindingSubject {
+    pub tenant: Option<TenantId>,
+    pub subject: String,
+    pub order: Option<OrderId>,
 }
 
 /// Reads recorded findings.
@@ -38,6 +47,13 @@ pub trait FindingQueries: Send {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<RecordedFinding>>, StoreError>;
+
+    /// At most `limit` `OPEN` findings of all tenants, with an id below `before`, greatest id first.
+    async fn subjects_of_open_findings(
+        &mut self,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<FindingSubject>>, StoreError>;
 
     /// Number of `OPEN` findings of each kind that has one, in all tenants, in the order of [`FindingKind::ALL`].
     async fn open_findings(&mut self) -> Result<Vec<(FindingKind, u64)>, StoreError>;

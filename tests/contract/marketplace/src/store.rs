@@ -176,6 +176,7 @@ handover_contract::rules! { store_rules: MarketRig;
         finding_advances_only_from_previous_version,
         finding_pages_are_ordered_by_descending_id,
         finding_pages_filter_by_tenant_and_state,
+        subjects_of_open_findings_are_ordered_by_descending_id,
         open_findings_are_counted_by_kind,
         concurrent_inserts_of_finding_succeed_exactly_once,
         concurrent_changes_of_finding_succeed_exactly_once,

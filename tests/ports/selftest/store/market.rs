@@ -38,6 +38,7 @@ faults! { broken_by(Fault) {
         "refund_pages_filter_by_tenant_and_status",
         "report_pages_are_ordered_by_descending_id",
         "finding_pages_are_ordered_by_descending_id",
+        "subjects_of_open_findings_are_ordered_by_descending_id",
         "finding_pages_filter_by_tenant_and_state",
         "report_pages_filter_by_tenant_and_state",
         "product_pages_are_ordered_by_descending_id",
@@ -203,6 +204,7 @@ faults! { broken_by(Fault) {
         "finding_is_read_as_written",
         "finding_is_identified_by_tenant_kind_and_subject",
         "finding_pages_filter_by_tenant_and_state",
+        "subjects_of_open_findings_are_ordered_by_descending_id",
         "open_findings_are_counted_by_kind",
     ]
     findings_advance_from_any_version: FindingsAdvanceFromAnyVersion breaks [

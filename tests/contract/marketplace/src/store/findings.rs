@@ -6,7 +6,7 @@ use handover_contract::samples::{SPECIAL_CHARACTERS, later, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::Numbered;
-use marketplace::ports::FindingFilter;
+use marketplace::ports::{FindingFilter, FindingSubject};
 use marketplace_domain::{AcknowledgedBy, FindingKind, FindingState, RecordedFinding};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -178,6 +178,37 @@ pub async fn finding_pages_filter_by_tenant_and_state(rig: &dyn MarketRig) {
         let older: Vec<&str> = expected.iter().copied().filter(|subject| *subject < "d").collect();
         assert_eq!(subjects(rig, filter, Some(below), 100).await, older, "{filter:?}");
     }
+}
+
+/// The subjects are those of the open findings of all tenants and of those without a tenant, greatest id first, in pages that
+/// other findings do not shorten.
+pub async fn subjects_of_open_findings_are_ordered_by_descending_id(rig: &dyn MarketRig) {
+    let of = |subject: &str, tenant, order| RecordedFinding { tenant, order, ..finding(subject) };
+    let closed = |subject: &str, state| RecordedFinding { state, ..finding(subject) };
+    let all = [
+        of("d", TENANT, Some(order_id(MAX_ID))),
+        of("a", None, None),
+        closed("e", Acknowledged),
+        of("c", Some(tenant(2)), Some(order_id(7))),
+        closed("f", Resolved),
+        closed("g", Repaired),
+        of("event:b consumer:credit", TENANT, None),
+    ];
+    add(rig, &all).await;
+    let mut expected = Vec::new();
+    for finding in all.iter().rev().filter(|finding| finding.state == Open) {
+        let RecordedFinding { tenant, subject, order, .. } = finding.clone();
+        let effect = FindingSubject { tenant, subject, order };
+        expected.push(Numbered { id: id_of(rig, finding).await, effect });
+    }
+    let page = async |before: Option<i64>, limit| {
+        let page = view(rig).await.subjects_of_open_findings(before, limit).await;
+        page.expect("cannot read the subjects of open findings")
+    };
+    assert_eq!(page(None, 9).await, expected);
+    assert_eq!(page(None, 2).await, expected[..2]);
+    assert_eq!(page(Some(expected[1].id), 2).await, expected[2..]);
+    assert_eq!(page(Some(expected[3].id), 2).await, []);
 }
 
 /// Only open findings are counted, those of all tenants and those without a tenant.

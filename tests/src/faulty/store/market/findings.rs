@@ -22,6 +22,15 @@ impl<U: MarketView + ?Sized> FindingQueriesWrapper for Faulty<U> {
         self.inner().findings_page(filter, before, limit).await
     }
 
+    async fn subjects_of_open_findings(
+        &mut self,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<FindingSubject>>, StoreError> {
+        let before = self.first_below(before);
+        self.inner().subjects_of_open_findings(before, limit).await
+    }
+
     async fn open_findings(&mut self) -> Result<Vec<(FindingKind, u64)>, StoreError> {
         if !self.has(Fault::AcknowledgedFindingsAreCounted) {
             return self.inner().open_findings().await;
