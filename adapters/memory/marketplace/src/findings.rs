@@ -133,7 +133,7 @@ fn subject_of(finding: &RecordedFinding) -> Subject {
     (finding.tenant, finding.kind, finding.subject.clone())
 }
 
-fn lock(finding: &RecordedFinding) -> Lock {
+pub(crate) fn lock(finding: &RecordedFinding) -> Lock {
     Lock::Finding(finding.tenant, finding.kind, finding.subject.clone())
 }
 

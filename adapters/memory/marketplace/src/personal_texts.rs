@@ -15,6 +15,7 @@ use marketplace_domain::{
     ReportState, Shipment, Title,
 };
 
+use crate::findings::lock;
 use crate::tables::{Lock, MarketRows as _, Statement};
 use crate::unit::MarketUnit;
 
@@ -86,7 +87,12 @@ impl PersonalTextRepo for MarketUnit {
     }
 
     async fn erase_finding_reasons(&mut self, findings: &[i64]) -> Result<u64, StoreError> {
-        self.write(Vec::new(), |statement| {
+        let locks = self.read(|statement| {
+            let rows = statement.findings();
+            findings.iter().filter_map(|id| rows.get(id)).map(|row| lock(&row.effect)).collect()
+        });
+        let locks = locks.await?;
+        self.write(locks, |statement| {
             let mut rows = 0;
             for id in findings {
                 let Some(mut row) = statement.findings().get(id).cloned() else { continue };
@@ -94,6 +100,7 @@ impl PersonalTextRepo for MarketUnit {
                 let RecordedFinding { acknowledged, .. } = &mut row.effect;
                 acknowledged.iter_mut().for_each(|by| mask(&mut by.reason, &mut changed));
                 if changed {
+                    row.effect.version += 1;
                     statement.own.findings.put(row);
                     rows += 1;
                 }

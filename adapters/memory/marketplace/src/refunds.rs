@@ -221,12 +221,13 @@ impl RefundRepo for MarketUnit {
 
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError> {
         self.write(locks(after), |statement| {
-            let before = statement.refunds().get(&after.id).map(|before| (before.tenant, before.version));
-            if before != Some((after.tenant, after.version - 1)) {
+            let expected = (after.tenant, after.version - 1);
+            let before = statement.refunds().get(&after.id).cloned();
+            let Some(before) = before.filter(|before| (before.tenant, before.version) == expected) else {
                 return Ok(Changed::None);
-            }
+            };
             check_unique(statement, after)?;
-            statement.own.refunds.put(after.clone());
+            statement.own.refunds.put(Refund { reason: before.reason, ..after.clone() });
             Ok(Changed::One)
         })
         .await

@@ -112,13 +112,16 @@ pub(crate) fn titles(dialect: &dyn Dialect, tenant: TenantId, products: &[i64]) 
     (sql, ids.into_iter().map(Value::from).chain(values![tenant.get()]).collect())
 }
 
-/// Masks the reasons of findings.
+/// Masks the reasons of findings. A change of a finding that was read before has the old version, so that it does not write the
+/// reason back.
 pub(crate) fn finding_reasons(findings: &[i64]) -> (String, Vec<Value>) {
     let ids = padded(findings);
     let list = placeholders(ids.len());
     let condition = has_text("reason");
-    let sql =
-        format!("UPDATE reconciliation_findings SET reason = '{MASK}' WHERE id IN ({list}) AND {condition}");
+    let sql = format!(
+        "UPDATE reconciliation_findings SET reason = '{MASK}', version = version + 1 WHERE id IN ({list}) \
+         AND {condition}"
+    );
     (sql, ids.into_iter().map(Value::from).collect())
 }
 

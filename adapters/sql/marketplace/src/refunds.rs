@@ -13,7 +13,12 @@ use marketplace_domain::{InvoiceId, OrderId, Reference, Refund, RefundId, Refund
 
 table! {
     pub(crate) RefundTable("refunds" by "id"), read row as Refund, write refund as &'a Refund;
-    insert { id: id("id" = refund.id.get()), tenant: id("tenant_id" = refund.tenant.get()) }
+    insert {
+        id: id("id" = refund.id.get()),
+        tenant: id("tenant_id" = refund.tenant.get()),
+        // Only an erasure changes it: a change of a refund that was read before must not write it back.
+        reason: string("reason" = &refund.reason),
+    }
     update {
         of: (payable(&row))(
             "order_id" = refund.of.order().map(OrderId::get),
@@ -27,7 +32,6 @@ table! {
         amount: money("amount_minor" = refund.amount.minor()),
         currency: currency("currency" = refund.currency.as_str()),
         cause: named("cause" = refund.cause.as_str()),
-        reason: string("reason" = &refund.reason),
         off_shelf: flag("off_shelf" = refund.off_shelf),
         status: named("status" = refund.status.as_str()),
         settled_attempt: (settled_attempt(row))("settled_attempt" = refund.settled_attempt.map(i64::from)),

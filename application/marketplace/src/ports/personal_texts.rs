@@ -30,6 +30,6 @@ pub trait PersonalTextRepo: Send {
     /// reasons of the gateway's reports that are not `OPEN`.
     async fn erase_order_texts(&mut self, tenant: TenantId, orders: &[OrderId]) -> Result<u64, StoreError>;
 
-    /// Masks the reasons with which these findings were acknowledged.
+    /// Masks the reasons with which these findings were acknowledged, and increments their versions.
     async fn erase_finding_reasons(&mut self, findings: &[i64]) -> Result<u64, StoreError>;
 }

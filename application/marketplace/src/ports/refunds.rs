@@ -106,7 +106,7 @@ pub trait RefundRepo: Send {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError>;
 
     /// Replaces the row if its version is `after.version - 1`: one conditional write. The same conflicts as at the insert
-    /// apply.
+    /// apply. The reason MUST stay.
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError>;
 
     /// Stores an attempt that a retry replaced. A reference in use MUST be a `Conflict`.

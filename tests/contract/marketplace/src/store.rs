@@ -205,6 +205,8 @@ handover_contract::rules! { store_rules: MarketRig;
         titles_are_masked_once,
         texts_of_orders_are_masked_once,
         reasons_of_findings_are_masked_once,
+        finding_does_not_advance_from_its_version_before_the_erasure,
+        reason_of_refund_stays_masked_after_a_later_change,
         stored_responses_are_returned_page_by_page,
     ]
     requests: [

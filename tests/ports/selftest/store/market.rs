@@ -209,6 +209,7 @@ faults! { broken_by(Fault) {
     ]
     findings_advance_from_any_version: FindingsAdvanceFromAnyVersion breaks [
         "finding_advances_only_from_previous_version",
+        "finding_does_not_advance_from_its_version_before_the_erasure",
         "concurrent_changes_of_finding_succeed_exactly_once",
     ]
     acknowledged_findings_are_counted: AcknowledgedFindingsAreCounted breaks [
@@ -261,6 +262,7 @@ faults! { broken_by(Fault) {
     ]
     finding_reasons_are_not_erased: FindingReasonsAreNotErased breaks [
         "reasons_of_findings_are_masked_once",
+        "finding_does_not_advance_from_its_version_before_the_erasure",
     ]
     requests_advance_by_any_token: RequestsAdvanceByAnyToken breaks [
         "request_advances_only_with_its_token",

@@ -1,7 +1,7 @@
 //! Rules for the texts about persons.
 
 use handover_contract::samples::{later, tenant};
-use handover_contract::work::changes_one;
+use handover_contract::work::{changes_none, changes_one};
 use handover_outbox::MASK;
 use marketplace::ports::{FindingFilter, SentRefundRequest};
 use marketplace_domain::{
@@ -95,7 +95,7 @@ pub async fn texts_of_orders_are_masked_once(rig: &dyn MarketRig) {
     }
 }
 
-/// The reason with which a finding was acknowledged is masked once.
+/// The reason with which a finding was acknowledged is masked once; the masked finding has its next version.
 pub async fn reasons_of_findings_are_masked_once(rig: &dyn MarketRig) {
     let written = [acknowledged(&finding("a"), "user:9"), finding("b")];
     in_unit!(rig, |unit| {
@@ -113,7 +113,42 @@ pub async fn reasons_of_findings_are_masked_once(rig: &dyn MarketRig) {
     if let RecordedFinding { acknowledged: Some(by), .. } = &mut first {
         MASK.clone_into(&mut by.reason);
     }
+    first.version += 1;
     assert_eq!(page.into_iter().map(|it| it.effect).collect::<Vec<_>>(), [second, first]);
+}
+
+/// A change of a finding that was read before its erasure is refused, so that it does not write the reason back.
+pub async fn finding_does_not_advance_from_its_version_before_the_erasure(rig: &dyn MarketRig) {
+    let written = acknowledged(&finding("a"), "user:9");
+    in_unit!(rig, |unit| unit.insert_finding(&written).await.unwrap());
+    let stored = async || {
+        let RecordedFinding { tenant, kind, subject, .. } = &written;
+        view(rig).await.finding_by_subject(*tenant, *kind, subject).await.unwrap().unwrap()
+    };
+    let id = stored().await.id;
+    let resolved = written.resolved(later(9)).unwrap();
+    assert_eq!(in_unit!(rig, |unit| unit.erase_finding_reasons(&[id]).await.unwrap()), 1);
+    in_unit!(rig, |unit| changes_none(unit.advance_finding(id, &resolved).await));
+    let masked = stored().await.effect;
+    assert_eq!(masked.acknowledged.as_ref().map(|by| by.reason.as_str()), Some(MASK));
+    let resolved = masked.resolved(later(9)).unwrap();
+    in_unit!(rig, |unit| changes_one(unit.advance_finding(id, &resolved).await));
+    assert_eq!(stored().await.effect, resolved);
+}
+
+/// A change of a refund that was read before its erasure does not write the reason back.
+pub async fn reason_of_refund_stays_masked_after_a_later_change(rig: &dyn MarketRig) {
+    let failed = refund_moved_to(&refund(1, 1), RefundStatus::Failed);
+    let late = refund_moved_to(&failed, RefundStatus::Success);
+    in_unit!(rig, |unit| {
+        unit.insert_refund(&refund(1, 1)).await.unwrap();
+        changes_one(unit.advance_refund(&failed).await);
+    });
+    let orders = [order_id(1)];
+    assert_eq!(in_unit!(rig, |unit| unit.erase_order_texts(tenant(1), &orders).await.unwrap()), 1);
+    in_unit!(rig, |unit| changes_one(unit.advance_refund(&late).await));
+    let found = view(rig).await.refund_by_id(refund_id(1)).await.unwrap();
+    assert_eq!(found, Some(Refund { reason: MASK.into(), ..late }));
 }
 
 /// Stored responses are returned once, page by page; a request without a response is not.
