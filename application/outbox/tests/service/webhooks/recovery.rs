@@ -6,6 +6,15 @@ fn recover(since: DateTime<Utc>, include_missing: bool) -> Recover {
     Recover { since, until: None, include_missing, after: None, dry_run: false }
 }
 
+fn ordered() -> EndpointChange {
+    EndpointChange { is_ordered: Some(true), ..to("https://a.example", &["*"]) }
+}
+
+/// The states of the deliveries of an endpoint, the newest first.
+async fn states(world: &World, endpoint: EndpointId) -> Vec<DeliveryState> {
+    world.deliveries(endpoint).await.into_iter().map(|delivery| delivery.state).collect()
+}
+
 /// Appends published events that the consumer has not applied.
 async fn append_published(world: &World, ids: &[String], payload: &str) {
     let now = world.tx.now();
@@ -125,8 +134,7 @@ async fn missing_event_with_a_body_that_is_too_large_is_announced_once_and_not_c
     // The consumer of webhooks applies the events after all.
     world.apply("event-1").await;
     world.apply("event-2").await;
-    let states: Vec<_> = world.deliveries(endpoint.id).await.into_iter().map(|it| it.state).collect();
-    assert_eq!(states, [DeliveryState::Dead, DeliveryState::Pending]);
+    assert_eq!(states(&world, endpoint.id).await, [DeliveryState::Dead, DeliveryState::Pending]);
     assert_eq!(world.outbox_types().await, ["WEBHOOK_DELIVERY_DEAD"]);
 }
 
@@ -178,6 +186,34 @@ async fn test_sends_the_example_of_a_type() {
     assert!(world.seen()[0].body.contains(r#""copies":1"#));
     let unknown = world.webhooks.test(&operator(TENANT), endpoint.id, "book.lend").await.unwrap_err();
     assert!(unknown.to_string().contains("book.lent"), "{unknown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ordered_endpoint_gets_test_while_failed_test_waits() {
+    let world = World::new();
+    let endpoint = world.create(ordered()).await;
+    world.replies([Reply::Status(500)]);
+    for _ in 0..2 {
+        world.webhooks.test(&operator(TENANT), endpoint.id, "book.lent").await.unwrap();
+        assert_eq!(world.dispatch().await, 1);
+    }
+    assert_eq!(states(&world, endpoint.id).await, [DeliveryState::Delivered, DeliveryState::Pending]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ordered_endpoint_gets_redelivery_while_failed_redelivery_waits() {
+    let world = World::new();
+    let endpoint = world.create(ordered()).await;
+    world.event("event-1", 5).await;
+    world.dispatch().await;
+    let first = world.only_delivery(endpoint.id).await;
+    world.replies([Reply::Status(500)]);
+    for _ in 0..2 {
+        world.webhooks.redeliver(&operator(TENANT), endpoint.id, first.id).await.unwrap();
+        assert_eq!(world.dispatch().await, 1);
+    }
+    let expected = [DeliveryState::Delivered, DeliveryState::Pending, DeliveryState::Delivered];
+    assert_eq!(states(&world, endpoint.id).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
