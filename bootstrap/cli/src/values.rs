@@ -6,7 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TenantId};
+use handover_events::{
+    AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TenantId, TimeError, parse_time,
+};
 use handover_outbox::archive::MIN_RETENTION;
 use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::{DeadLetterStatus, DeliveryState, EndpointId};
@@ -104,10 +106,12 @@ pub(crate) fn aggregate_key(text: &str) -> Result<AggregateId, String> {
     AggregateId::text(text).map_err(|error| error.to_string())
 }
 
-/// Parser of a time (RFC 3339).
+/// Parser of a time (RFC 3339) in the years 1 to 9999 in UTC.
 pub fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    let time = DateTime::parse_from_rfc3339(text);
-    time.map(|time| time.to_utc()).map_err(|_| "write it as 2026-01-31T08:00:00Z".to_owned())
+    parse_time(text).map_err(|error| match error {
+        TimeError::Format => "write it as 2026-01-31T08:00:00Z".to_owned(),
+        TimeError::OutOfRange => error.to_string(),
+    })
 }
 
 /// Parser of a cursor.

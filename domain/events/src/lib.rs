@@ -17,6 +17,7 @@ mod named;
 mod outbox;
 mod retry;
 mod text;
+mod time;
 mod trace;
 
 pub use aggregate::{AggregateId, AggregateIdError, AggregateRef, EventKey, MAX_AGGREGATE_KEY_BYTES};
@@ -34,4 +35,5 @@ pub use named::UnknownName;
 pub use outbox::{HistoryKind, OutboxStatus, PARTITIONS, Partition, PartitionSet};
 pub use retry::{Jitter, Retry, RetryPolicy, RetryPolicyError};
 pub use text::TextError;
+pub use time::{TimeError, parse_time};
 pub use trace::Trace;

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use handover_events::{AggregateRef, IdError, MAX_ID, TextError};
+use handover_events::{AggregateRef, IdError, MAX_ID, TextError, TimeError};
 use handover_outbox::operations::InvalidRedriveFilter;
 
 use crate::language::Language;
@@ -92,6 +92,8 @@ pub const NOT_A_TIME: Text = Text::fixed(
     "must be an RFC 3339 time such as 2026-01-31T08:00:00Z",
     "必须是 RFC 3339 时间，例如 2026-01-31T08:00:00Z",
 );
+pub const TIME_OUT_OF_RANGE: Text =
+    Text::fixed("must be in the years 1 to 9999 in UTC", "换算为 UTC 后必须在公元 1 年至 9999 年之间");
 pub const PLUS_NOT_ESCAPED: Text = Text::fixed(
     "must be an RFC 3339 time; in a URL, write the + of its time zone as %2B, such as 2026-01-31T08:00:00%2B08:00",
     "必须是 RFC 3339 时间；URL 中时区的 + 须写成 %2B，例如 2026-01-31T08:00:00%2B08:00",
@@ -223,6 +225,15 @@ pub fn not_found(what: &'static str) -> Text {
 impl From<TextError> for Text {
     fn from(error: TextError) -> Text {
         Text::new(error, format!("必须是 1 到 {} 个字符，且不含控制字符", error.max))
+    }
+}
+
+impl From<TimeError> for Text {
+    fn from(error: TimeError) -> Text {
+        match error {
+            TimeError::Format => NOT_A_TIME,
+            TimeError::OutOfRange => TIME_OUT_OF_RANGE,
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_events::{AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName};
+use handover_events::{
+    AggregateId, ConsumeStatus, EventId, IdError, OutboxStatus, TextError, UnknownName, parse_time,
+};
 use handover_outbox::archive::MIN_RETENTION;
 use handover_outbox::operations::{MAX_NAMED, Named, Reason, RedriveRate};
 use handover_outbox::ports::{DeadLetterStatus, DeliveryState};
@@ -191,10 +193,9 @@ pub fn short_text(text: &str, max: usize) -> Result<String, Text> {
     Ok(text.to_owned())
 }
 
-/// Reads an RFC 3339 timestamp.
+/// Reads an RFC 3339 timestamp in the years 1 to 9999 in UTC.
 pub fn time(text: &str) -> Result<DateTime<Utc>, Text> {
-    let time = DateTime::parse_from_rfc3339(text).map_err(|_| messages::NOT_A_TIME)?;
-    Ok(time.to_utc())
+    Ok(parse_time(text)?)
 }
 
 /// Reads a number of seconds, minutes, hours or days (`7d`), at least [`MIN_RETENTION`].

@@ -1,7 +1,7 @@
-//! Fields of a JSON object, and texts entered by users.
+//! Fields of a JSON object, and texts and times entered by users.
 
 use chrono::NaiveDate;
-use handover_events::{EnvelopeError, Fields, Json, TextError};
+use handover_events::{EnvelopeError, Fields, Json, TextError, TimeError, parse_time};
 
 fn read<T>(
     value: &Json,
@@ -49,5 +49,18 @@ fn text_has_1_to_max_characters_without_control_characters() {
     }
     for text in ["", " ", "abcd", "a\n", "\u{7f}b"] {
         assert_eq!(TextError::check(text, 3), Err(TextError { max: 3 }), "{text:?}");
+    }
+}
+
+#[test]
+fn time_is_rfc3339_in_the_years_1_to_9999_in_utc() {
+    for text in ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59+00:01"] {
+        assert!(parse_time(text).is_ok(), "{text}");
+    }
+    for text in ["0000-12-31T23:59:59Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"] {
+        assert_eq!(parse_time(text), Err(TimeError::OutOfRange), "{text}");
+    }
+    for text in ["", "2026-02-04", "10000-01-01T00:00:00Z", "-001-01-01T00:00:00Z"] {
+        assert_eq!(parse_time(text), Err(TimeError::Format), "{text}");
     }
 }

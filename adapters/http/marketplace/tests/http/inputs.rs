@@ -192,7 +192,7 @@ async fn order_routes_report_every_invalid_field() {
 async fn invalid_query_parameters_are_named() {
     let world = World::new().await;
     let operator = world.token(OTHER_USER, 1, &[Role::User, Role::Operator]);
-    let cases: [(&str, &[&str]); 18] = [
+    let cases: [(&str, &[&str]); 20] = [
         ("orders?as=", &["as"]),
         ("products?limit=0", &["limit"]),
         ("products?limit=101", &["limit"]),
@@ -209,6 +209,8 @@ async fn invalid_query_parameters_are_named() {
         ("ops/outbox?tenantId=0", &["tenantId"]),
         ("ops/outbox?eventType=%00", &["eventType"]),
         ("ops/outbox?from=yesterday&to=2026-01-31", &["from", "to"]),
+        ("ops/outbox?from=0000-12-31T23:59:59Z&to=9999-12-31T23:59:59-00:01", &["from", "to"]),
+        ("ops/audit?from=0001-01-01T00:00:00%2B00:01", &["from"]),
         ("ops/outbox?cursor=9223372036854775808", &["cursor"]),
         ("ops/queues?queue=x", &["queue"]),
     ];
@@ -217,8 +219,25 @@ async fn invalid_query_parameters_are_named() {
             world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(400, "A0400");
         assert_eq!(response.wrong_fields(), fields, "{path}");
     }
-    for path in ["products?limit=1", "products?limit=100", "orders?limit=100", "ops/outbox?limit=100"] {
+    let widest = "ops/outbox?from=0001-01-01T00:00:00Z&to=9999-12-31T23:59:59Z";
+    for path in ["products?limit=1", "products?limit=100", "orders?limit=100", "ops/outbox?limit=100", widest]
+    {
         world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(200, "00000");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_a_database_cannot_store_names_the_years() {
+    let world = World::new().await;
+    let body = r#"{"filter":{"from":"0000-01-01T00:00:00Z"}}"#;
+    for (language, expected) in [
+        ("en", "must be in the years 1 to 9999 in UTC"),
+        ("zh", "换算为 UTC 后必须在公元 1 年至 9999 年之间"),
+    ] {
+        let request = world.post("/api/v1/ops/outbox/redrive").token(&world.operator_token()).json(body);
+        let response = request.header("accept-language", language).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), ["filter.from"]);
+        assert_eq!(response.data["errors"][0]["message"], expected);
     }
 }
 

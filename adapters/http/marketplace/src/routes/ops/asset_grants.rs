@@ -1,6 +1,6 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: assets that operators grant to users, once per idempotency key.
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Utc};
 use handover_http::body::JsonBody;
 use handover_http::response::Done;
 use handover_http::views;
@@ -16,9 +16,6 @@ use crate::openapi::kinds;
 use crate::path::PathId;
 use crate::refusal::RouteResult;
 use crate::views::AssetAmount;
-
-/// The last year that every database can store.
-const LAST_YEAR: i32 = 9999;
 
 views! {
     pub(super) AssetGrantView as AssetGrant {
@@ -151,7 +148,7 @@ pub(super) async fn issue(
     let now = edge.app.now();
     let command = body.command(|body, fields| {
         let expires_at = stored_time(body.expires_at?);
-        if expires_at <= now || expires_at.year() > LAST_YEAR {
+        if expires_at <= now {
             return fields.reject("expiresAt", messages::NOT_IN_FUTURE);
         }
         Some(IssueCoupon {
