@@ -2,10 +2,11 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use handover_events::{AggregateId, EventId};
+use handover_events::{AggregateId, EventId, TextError};
 use handover_outbox::ports::EndpointId;
 
 use crate::refusal::Refusal;
+use crate::value_limits::MAX_TYPE_CHARS;
 
 /// Extracts an event id from the path.
 pub struct PathEvent(pub EventId);
@@ -20,8 +21,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PathEvent {
     }
 }
 
-/// Extracts an aggregate's type and id from the path. Manually inserted rows may contain any type and id, so only the
-/// format of the id is checked.
+/// Extracts an aggregate's type and id from the path. Manually inserted rows may contain any type and id, so of the type
+/// only the length and control characters are checked: PostgreSQL refuses a text with the character NUL.
 pub struct PathAggregate {
     /// Type of the aggregate.
     pub kind: String,
@@ -36,6 +37,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathAggregate {
         let not_found = || Refusal::not_found("blocked aggregate");
         let Path((kind, id)) =
             Path::<(String, String)>::from_request_parts(parts, state).await.map_err(|_| not_found())?;
+        TextError::check(&kind, MAX_TYPE_CHARS).map_err(|_| not_found())?;
         let id = AggregateId::parse(&id).map_err(|_| not_found())?;
         Ok(PathAggregate { kind, id })
     }

@@ -241,6 +241,23 @@ async fn time_that_a_database_cannot_store_names_the_years() {
     }
 }
 
+/// With a valid type the response is 409, because failed events block nothing in this world.
+#[tokio::test(start_paused = true)]
+async fn release_of_aggregate_type_that_no_row_can_have_is_404() {
+    let world = World::new().await;
+    let longest = "T".repeat(64);
+    let too_long = "T".repeat(65);
+    for (kind, status, code) in [
+        ("Order%00", 404, "A0404"),
+        ("Order%0A", 404, "A0404"),
+        (too_long.as_str(), 404, "A0404"),
+        (longest.as_str(), 409, "A0409"),
+    ] {
+        let path = format!("/api/v1/ops/blocked/{kind}/1/release");
+        world.post(&path).token(&world.operator_token()).send().await.expect(status, code);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn unescaped_plus_in_the_time_zone_of_a_query_is_explained() {
     let world = World::new().await;
