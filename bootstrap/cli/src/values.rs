@@ -122,9 +122,18 @@ pub fn cursor(text: &str) -> Result<i64, String> {
         .ok_or_else(|| "write the `nextCursor` of an earlier page".to_owned())
 }
 
-/// Parser of a duration.
+/// Longest duration: 1,000 years of 365.25 days, as humantime counts them. The present plus or minus a longer one may be
+/// outside the years that every database can store.
+const MAX_DURATION: Duration = Duration::from_secs(1_000 * 31_557_600);
+
+/// Parser of a duration of at most 1,000 years.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "write a number and its unit: 15m, 1h or 7d".to_owned())
+    let duration = humantime::parse_duration(text);
+    let duration = duration.map_err(|_| "write a number and its unit: 15m, 1h or 7d".to_owned())?;
+    if duration > MAX_DURATION {
+        return Err("write at most 1000y".to_owned());
+    }
+    Ok(duration)
 }
 
 /// Parser of a retention time.
