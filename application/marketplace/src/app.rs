@@ -22,6 +22,7 @@ use crate::use_cases::{Invoicing, Ordering, Payments, Queries};
 use handover_outbox::archive::{ArchiveStorage, RetentionPolicy};
 use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, OnFailed};
+use handover_outbox::webhooks::WebhookRetention;
 use handover_outbox::{Alert, Outbox};
 
 /// Configurable rules of orders, outbox rows and points.
@@ -99,6 +100,7 @@ impl App {
                 handlers: handlers.clone(),
                 payments: payments.clone(),
                 auto_completion: None,
+                keep_deliveries: WebhookRetention::DEFAULT,
                 archive: None,
             },
             queries: Queries { tx: tx.clone(), pending_timeout: handlers.pending_timeout },
@@ -143,6 +145,11 @@ impl App {
     /// Sets the time after the shipment when an order is completed automatically, as operators see it; `None`: never.
     pub fn with_auto_completion(self, after: Option<Duration>) -> App {
         App { operations: Operations { auto_completion: after, ..self.operations }, ..self }
+    }
+
+    /// Sets the time for which webhook deliveries stay: an older event without a delivery is no finding.
+    pub fn with_webhook_retention(self, keep: Duration) -> App {
+        App { operations: Operations { keep_deliveries: keep, ..self.operations }, ..self }
     }
 
     /// Sets the storage of the archive, and how long events stay in the outbox.

@@ -171,7 +171,7 @@ impl<B: Backend> Builder<B> {
     }
 
     /// Sets how long webhook deliveries that were delivered or cancelled are kept; the default is 30 days, the minimum a day. It
-    /// concerns a service that sends webhooks with `handover-outbox`.
+    /// concerns a service that sends webhooks with `handover-outbox`; `keep` of its `Webhooks` MUST be the same time.
     pub fn keep_webhook_deliveries(mut self, time: Duration) -> Builder<B> {
         self.retention.webhook_deliveries = time;
         self

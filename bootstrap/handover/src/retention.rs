@@ -20,8 +20,8 @@ const LEASE_MS: u32 = 30_000;
 /// Interval of the archive.
 const ARCHIVE_INTERVAL: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Default time for which rows stay.
-const KEEP: Duration = DAY.saturating_mul(30);
+/// Default time for which audit entries of reads stay.
+const KEEP_AUDIT_READS: Duration = DAY.saturating_mul(30);
 
 /// How long old rows stay.
 pub(crate) struct Retention {
@@ -33,7 +33,8 @@ pub(crate) struct Retention {
 
 impl Default for Retention {
     fn default() -> Retention {
-        Retention { audit_reads: KEEP, webhook_deliveries: KEEP, archive: None }
+        let webhook_deliveries = WebhookRetention::DEFAULT;
+        Retention { audit_reads: KEEP_AUDIT_READS, webhook_deliveries, archive: None }
     }
 }
 

@@ -45,7 +45,12 @@ pub fn webhooks(
     let rules = UrlRules { networks, own_hosts: config.own_hosts.clone() };
     let previous = config.previous_key.as_ref().map(secret_key).transpose()?;
     let transport = HttpTransport::new(client, rules, SecretKeys::new(secret_key(&key)?, previous));
-    Ok(Some(Webhooks { outbox: outbox.clone(), offer: Arc::new(offer), transport: Arc::new(transport) }))
+    Ok(Some(Webhooks {
+        outbox: outbox.clone(),
+        offer: Arc::new(offer),
+        transport: Arc::new(transport),
+        keep: config.keep,
+    }))
 }
 
 /// The check of `doctor`: whether there is a key, and whether only its owner can read it. Generates nothing.

@@ -77,7 +77,8 @@ fn app(tx: MarketTransactor, broker: Arc<dyn Broker>, config: &Config) -> App {
     let app = App::new(tx, broker, config.rules.clone())
         .with_on_failed(config.on_failed)
         .with_alerts(config.alerts.clone())
-        .with_auto_completion(config.settings.auto_completion.after);
+        .with_auto_completion(config.settings.auto_completion.after)
+        .with_webhook_retention(config.webhook.keep);
     match handover_runtime::archive::storage(&config.archive) {
         Some(storage) => app.with_archive(storage, config.archive.policy.clone()),
         None => app,

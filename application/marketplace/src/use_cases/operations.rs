@@ -50,6 +50,8 @@ pub struct Operations {
     pub(crate) payments: Payments,
     /// Time after the shipment when an order is completed automatically; `None`: never.
     pub(crate) auto_completion: Option<Duration>,
+    /// Time for which webhook deliveries stay.
+    pub(crate) keep_deliveries: Duration,
     /// Storage of the archive, for timelines; `None`: the archive is off.
     pub(crate) archive: Option<Arc<dyn ArchiveStorage>>,
 }

@@ -77,11 +77,14 @@ const CHANGE_VISIBLE_AFTER: TimeDelta = TimeDelta::seconds(60);
 impl Offer {
     /// The missing deliveries of events that the consumer of webhooks has applied: the position of the event among `applied`,
     /// and the endpoint. `applied` has each row with the time of its consume-log record. An endpoint that was created or
-    /// changed after that time, or shortly before it, is not compared: whether it was to get the event is not certain.
+    /// changed after that time, or shortly before it, is not compared: whether it was to get the event is not certain. Nor is
+    /// an event that was applied before `deleted_before`, whose deliveries the retention may have deleted
+    /// ([`WebhookRetention::deleted_before`](super::WebhookRetention::deleted_before)).
     pub async fn missing_deliveries(
         &self,
         view: &mut dyn OutboxView,
         applied: &[(&OutboxRow, DateTime<Utc>)],
+        deleted_before: DateTime<Utc>,
     ) -> Result<Vec<(usize, EndpointId)>, StoreError> {
         let tenants: BTreeSet<TenantId> = applied.iter().map(|(row, _)| row.aggregate.tenant).collect();
         if tenants.is_empty() {
@@ -98,6 +101,9 @@ impl Offer {
             found.iter().map(|delivery| (&delivery.event_id, delivery.endpoint)).collect();
         let mut missing = Vec::new();
         for (position, (row, applied_at)) in applied.iter().enumerate() {
+            if *applied_at < deleted_before {
+                continue;
+            }
             let Some(offered) = self.of_row(&row.event_type) else { continue };
             let receivers = endpoints.iter().filter(|endpoint| {
                 endpoint.update_time + CHANGE_VISIBLE_AFTER < *applied_at

@@ -4,6 +4,7 @@
 //! other endpoint the result is the same as for one that does not exist.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Json, TenantId};
@@ -32,6 +33,9 @@ pub struct Webhooks {
     pub offer: Arc<Offer>,
     /// Checks URLs and encrypts secrets.
     pub transport: Arc<dyn WebhookTransport>,
+    /// Time for which delivered and cancelled deliveries stay, as it is given to
+    /// [`WebhookRetention`](super::WebhookRetention).
+    pub keep: Duration,
 }
 
 /// A created endpoint, or one with a new secret.

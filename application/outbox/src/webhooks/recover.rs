@@ -1,19 +1,22 @@
 //! Sends the failed deliveries of a period again, and creates deliveries of events that never got one.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
-use handover_events::{EventId, Json, OutboxStatus};
+use handover_events::{ConsumeStatus, EventId, Json, OutboxStatus};
 
 use super::access::{lock, lock_version, may_send_unmasked, not_deleted};
-use super::deliveries::{NewDeliveries, new_delivery, without_delivery};
+use super::deliveries::{DeliveryWriter, NewDeliveries, new_delivery, without_delivery};
 use super::endpoints::{InvalidEndpoint, WebhookError};
 use super::events::MAX_RETRY_COUNT;
 use super::operations::{Webhooks, audit};
+use super::retention::WebhookRetention;
 use crate::message::envelope_of;
 use crate::operations::id_window::{bounded_after, next_after};
 use crate::operations::{Operator, changed_by_earlier_attempt, present_fields, rfc3339};
 use crate::ports::{
-    AuditEntry, DeadDeliveries, EndpointId, NewWebhookDelivery, OutboxFilter, OutboxRow, StoreError,
-    WebhookEndpoint, WebhookQueries,
+    AuditEntry, Consumed, DeadDeliveries, EndpointId, NewWebhookDelivery, OutboxFilter, OutboxRow,
+    OutboxView, StoreError, WebhookEndpoint, WebhookQueries,
 };
 use crate::transaction::with_tx;
 
@@ -57,8 +60,9 @@ pub struct Recovered {
 impl Webhooks {
     /// Sends the `DEAD` deliveries of an endpoint again that were written in a period and have a body, unless their event
     /// was redelivered. With `include_missing`, events of the period that the endpoint asks for and has no delivery of are
-    /// delivered as well, the oldest first. Events in the archive are not delivered: restore them first. At most 100,000 ids
-    /// of the outbox are searched per call.
+    /// delivered as well, the oldest first, except those whose delivery may have been deleted after the time for which
+    /// deliveries stay ([`Webhooks::keep`]): the consumer applied them before that time and after the endpoint was created.
+    /// Events in the archive are not delivered: restore them first. At most 100,000 ids of the outbox are searched per call.
     pub async fn recover(
         &self,
         operator: &Operator,
@@ -147,11 +151,37 @@ impl Webhooks {
             let ids: Vec<EventId> = wanted.iter().map(|row| row.event_id.clone()).collect();
             let without = without_delivery(view, endpoint.id, &ids).await?;
             let rows = wanted.into_iter().filter(|row| without.contains(&row.event_id));
+            let rows: Vec<&OutboxRow> = rows.collect();
+            let deleted = self.perhaps_deleted(view, endpoint, &rows, now).await?;
+            let rows = rows.into_iter().filter(|row| !deleted.contains(&row.event_id));
             missing.extend(rows.filter_map(|row| self.delivery_of_row(endpoint, row, now)));
             if missing.len() > (MAX_RECOVERED - PAGE) as usize {
                 return Ok((missing, after));
             }
         }
+    }
+
+    /// Those of these events whose delivery to the endpoint the retention may have deleted.
+    async fn perhaps_deleted(
+        &self,
+        view: &mut dyn OutboxView,
+        endpoint: &WebhookEndpoint,
+        rows: &[&OutboxRow],
+        now: DateTime<Utc>,
+    ) -> Result<BTreeSet<EventId>, StoreError> {
+        let deleted_before = WebhookRetention::deleted_before(now, self.keep);
+        let old = rows.iter().filter(|row| row.create_time < deleted_before);
+        let old: Vec<EventId> = old.map(|row| row.event_id.clone()).collect();
+        if old.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let is_deleted = |it: &Consumed| {
+            it.consumer == DeliveryWriter::NAME
+                && it.record.status == ConsumeStatus::Success
+                && (endpoint.create_time..deleted_before).contains(&it.record.consume_time)
+        };
+        let records = view.consumed_of(&old).await?;
+        Ok(records.into_iter().filter(is_deleted).map(|it| it.event_id).collect())
     }
 
     fn is_wanted(&self, endpoint: &WebhookEndpoint, row: &OutboxRow) -> bool {

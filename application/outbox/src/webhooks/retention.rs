@@ -19,6 +19,9 @@ use crate::transaction::with_tx;
 
 /// Interval of the job.
 const INTERVAL: Duration = Duration::from_secs(3_600);
+/// Margin of [`WebhookRetention::deleted_before`]: the job may run between the time that the caller takes as the present and its
+/// read of deliveries.
+const MARGIN: TimeDelta = TimeDelta::hours(1);
 /// Name of the job, also in the audit log.
 const JOB: &str = "WebhookRetention";
 /// Number of deliveries that one unit of work examines.
@@ -35,10 +38,20 @@ pub struct WebhookRetention {
 }
 
 impl WebhookRetention {
+    /// Time for which deliveries stay by default.
+    pub const DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
     /// The job: deliveries that were delivered or cancelled stay for this time. Dead ones stay until they are sent again and
     /// that redelivery is as old.
     pub fn new(outbox: &Outbox, keep: Duration) -> WebhookRetention {
         WebhookRetention { outbox: outbox.for_background_tasks(), keep }
+    }
+
+    /// Time before which deliveries that stay for `keep` may have been deleted: an event that was applied before it may have
+    /// had a delivery that is missing now.
+    pub fn deleted_before(now: DateTime<Utc>, keep: Duration) -> DateTime<Utc> {
+        let limit = limit(now, keep).and_then(|limit| limit.checked_add_signed(MARGIN));
+        limit.unwrap_or(DateTime::<Utc>::MIN_UTC)
     }
 
     /// Starts the job on the leader.
@@ -147,13 +160,15 @@ impl WebhookRetention {
     }
 }
 
+/// Deliveries that ended before this time are deleted; `None` outside the supported calendar.
+fn limit(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {
+    TimeDelta::from_std(keep).ok().and_then(|keep| now.checked_sub_signed(keep))
+}
+
 #[async_trait]
 impl Job for WebhookRetention {
     async fn run(&self, _leadership: Option<&Leadership>) -> Result<Progress, StoreError> {
-        let keep = TimeDelta::from_std(self.keep).ok();
-        let Some(before) = keep.and_then(|keep| self.outbox.now().checked_sub_signed(keep)) else {
-            return Ok(Progress::Done);
-        };
+        let Some(before) = limit(self.outbox.now(), self.keep) else { return Ok(Progress::Done) };
         let cancelled = self.cancel(before).await?;
         let deleted = self.delete(before).await?;
         if cancelled + deleted > 0 {

@@ -220,7 +220,8 @@ impl World {
             Offer::with,
         );
         let receiver = Arc::new(Receiver::default());
-        let webhooks = Webhooks { outbox, offer: Arc::new(offer), transport: receiver.clone() };
+        let keep = WebhookRetention::DEFAULT;
+        let webhooks = Webhooks { outbox, offer: Arc::new(offer), transport: receiver.clone(), keep };
         World { store, tx, receiver, webhooks }
     }
 

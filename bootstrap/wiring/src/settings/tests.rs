@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use handover_http::{Limits, TokenRules};
 use handover_outbox::ports::OnFailed;
+use handover_outbox::webhooks::WebhookRetention;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use handover_runtime::Explanation;
 use handover_runtime::config::{ConfigError, ConfigErrors, Configuration, Sources, variable_of};
@@ -127,6 +128,11 @@ fn pending_minutes_accept_fractions_down_to_a_millisecond() {
     }
     let text = error_text(load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0")]));
     assert!(text.contains("order.timeout.pending-minutes in the environment variable"), "{text}");
+}
+
+#[test]
+fn webhook_deliveries_stay_for_the_default_time_of_the_toolkit() {
+    assert_eq!(load(&[]).unwrap().webhook.keep, WebhookRetention::DEFAULT);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use handover_outbox::operations::Operator;
 use handover_outbox::ports::{
     DeliveryFilter, EndpointId, EndpointStatus, WebhookDelivery, WebhookEndpoint, WebhookTransport,
 };
-use handover_outbox::webhooks::{EndpointChange, Offer, Recover, WebhookError, Webhooks};
+use handover_outbox::webhooks::{EndpointChange, Offer, Recover, WebhookError, WebhookRetention, Webhooks};
 use marketplace::App;
 use marketplace::consumers::webhook_offer;
 
@@ -50,7 +50,8 @@ pub(crate) struct WebhookOperators<'a> {
 impl WebhookOperators<'_> {
     fn webhooks(&self) -> Webhooks {
         let transport = Arc::clone(self.transport);
-        Webhooks { outbox: self.app.outbox.clone(), offer: Arc::clone(&OFFER), transport }
+        let keep = WebhookRetention::DEFAULT;
+        Webhooks { outbox: self.app.outbox.clone(), offer: Arc::clone(&OFFER), transport, keep }
     }
 
     fn operator(&self, tenant: TenantId) -> Operator {

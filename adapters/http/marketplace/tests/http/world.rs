@@ -15,7 +15,7 @@ use handover_memory::{MemoryArchive, MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::archive::RetentionPolicy;
 use handover_outbox::ports::{BodyForm, EndpointId, NewWebhookDelivery, OnFailed, Store, StoreError};
 use handover_outbox::state::ALERTS;
-use handover_outbox::webhooks::Webhooks;
+use handover_outbox::webhooks::{WebhookRetention, Webhooks};
 use handover_outbox::{Tasks, Transactor, WakeupNotifier};
 use marketplace::consumers::webhook_offer;
 use marketplace::ports::{
@@ -153,6 +153,7 @@ impl World {
             outbox: app.outbox.clone(),
             offer: Arc::new(webhook_offer()),
             transport: Arc::new(NoTransport),
+            keep: WebhookRetention::DEFAULT,
         });
         let edge = Edge {
             webhooks,

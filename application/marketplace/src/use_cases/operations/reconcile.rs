@@ -37,6 +37,7 @@ use handover_outbox::operations::{Action, OperationError, Operator, Reason, coun
 use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, Numbered, OutboxFilter, StoreError, UnreadableRow,
 };
+use handover_outbox::webhooks::WebhookRetention;
 use repair::{RepairContext, Repairs};
 
 /// Default time that a confirmed event may be in flight before it counts as lost.
@@ -171,7 +172,8 @@ impl Operations {
         report: &mut Reconciliation,
     ) -> Result<(), StoreError> {
         let mut view = self.tx.view().await?;
-        let mut found = compare(view.as_mut(), orders, criteria, report).await?;
+        let deleted_before = WebhookRetention::deleted_before(self.tx.now(), self.keep_deliveries);
+        let mut found = compare(view.as_mut(), orders, criteria, deleted_before, report).await?;
         let of_products = products.compare_orders(view.as_mut(), orders).await?;
         found.extend(
             of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),

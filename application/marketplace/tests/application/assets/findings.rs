@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::ConsumeStatus;
 use handover_outbox::operations::Reason;
-use handover_outbox::ports::{AuditFilter, Changed, Numbered, Store as _};
+use handover_outbox::ports::{
+    AuditFilter, BodyForm, Changed, EndpointHealth, EndpointId, EndpointStatus, Numbered, Store as _,
+    WebhookEndpoint,
+};
 use handover_outbox::state::StateSource as _;
+use handover_outbox::webhooks::{DEFAULT_IN_FLIGHT, DeliveryWriter};
 use marketplace::ports::FindingFilter;
 use marketplace::use_cases::UseCaseError;
 use marketplace::use_cases::operations::{FindingKind, ListFindings, Reconcile, Reconciliation};
@@ -15,7 +20,7 @@ use marketplace_domain::*;
 
 use super::market::{Market, SpentAssets, operator};
 use super::reconciliation::run_reconciliation;
-use crate::support::{BUYER, TENANT, by, gateway, money, pass, report, secs};
+use crate::support::{BUYER, TENANT, by, first_record, gateway, money, pass, report, secs};
 
 use FindingState::{Acknowledged, Open, Repaired, Resolved};
 
@@ -257,4 +262,52 @@ async fn operators_see_and_resolve_only_findings_of_their_tenant() {
     operations.acknowledge_finding(&platform(), foreign.id, reason()).await.unwrap();
     let open = ListFindings { state: Some(Open), ..query };
     assert_eq!(operations.findings(&platform(), open).await.unwrap().items, own);
+}
+
+/// A webhook endpoint for ORDER_PAID.
+fn endpoint(create_time: DateTime<Utc>) -> WebhookEndpoint {
+    WebhookEndpoint {
+        id: EndpointId("0192f0c1-0000-7000-8000-000000000001".parse().unwrap()),
+        tenant: TENANT,
+        slot: Some(1),
+        url: "https://erp.example/hooks".into(),
+        description: None,
+        event_types: vec!["order.paid".into()],
+        is_ordered: false,
+        body_form: BodyForm::Thin,
+        signs_asymmetrically: false,
+        per_second: None,
+        max_in_flight: DEFAULT_IN_FLIGHT,
+        headers: None,
+        secrets: Vec::new(),
+        status: EndpointStatus::Enabled,
+        disabled_reason: None,
+        version: 1,
+        create_time,
+        update_time: create_time,
+        health: EndpointHealth::default(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_webhook_delivery_is_a_finding_until_retention_may_have_deleted_it() {
+    let mut market = Market::running().await;
+    // One hour is the margin of the comparison.
+    market.process.app = market.app().clone().with_webhook_retention(secs(3_600 + 600));
+    let created = market.world.now();
+    pass(secs(61)).await;
+    market.paid(SpentAssets::default()).await;
+    let paid = market.world.rows().await.into_iter().rfind(|row| row.event_type == "ORDER_PAID").unwrap();
+    let record = first_record(paid, DeliveryWriter::NAME, ConsumeStatus::Success, market.world.now());
+    let mut unit = market.world.store.begin().await.unwrap();
+    unit.outbox().insert_webhook_endpoint(&endpoint(created)).await.unwrap();
+    unit.outbox().record(&[record]).await.unwrap();
+    unit.commit().await.unwrap();
+    pass(SETTLED).await;
+    let found = run_reconciliation(&market, false).await;
+    assert_eq!((found.count(FindingKind::MissingDelivery), found.findings.len()), (1, 1), "{found:?}");
+    assert_eq!(states(&market).await, [Open]);
+    pass(secs(600)).await;
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
+    assert_eq!(states(&market).await, [Resolved]);
 }

@@ -52,10 +52,12 @@ async fn missing_delivery_of_an_applied_event_is_found_unless_its_endpoint_chang
     let ids = ["event-1", "event-2"].map(|id| id.parse().unwrap());
     let rows = view.outbox_view().outbox_by_event(&ids).await.unwrap();
     let applied: Vec<_> = rows.iter().map(|row| (row, now)).collect();
-    let missing = world.webhooks.offer.missing_deliveries(view.outbox_view(), &applied).await.unwrap();
+    let offer = &world.webhooks.offer;
+    let long_ago = now - chrono::TimeDelta::days(1);
+    let missing = offer.missing_deliveries(view.outbox_view(), &applied, long_ago).await.unwrap();
     let missing: Vec<_> = missing.into_iter().map(|(row, id)| (rows[row].event_id.as_str(), id)).collect();
     assert_eq!(missing, [("event-2", unchanged.id)]);
     let too_early: Vec<_> = rows.iter().map(|row| (row, now - chrono::TimeDelta::seconds(2))).collect();
-    let missing = world.webhooks.offer.missing_deliveries(view.outbox_view(), &too_early).await.unwrap();
+    let missing = offer.missing_deliveries(view.outbox_view(), &too_early, long_ago).await.unwrap();
     assert_eq!(missing, []);
 }

@@ -1,5 +1,6 @@
 //! Deliveries whose retention time is over.
 
+use handover_contract::samples::consumption;
 use handover_outbox::jobs::Job as _;
 
 use super::*;
@@ -7,7 +8,7 @@ use super::*;
 const DAY: Duration = Duration::from_secs(86_400);
 
 async fn run(world: &World) {
-    WebhookRetention::new(&world.webhooks.outbox, 30 * DAY).run(None).await.unwrap();
+    WebhookRetention::new(&world.webhooks.outbox, world.webhooks.keep).run(None).await.unwrap();
 }
 
 async fn states(world: &World, endpoint: &WebhookEndpoint) -> Vec<DeliveryState> {
@@ -80,4 +81,50 @@ async fn many_deliveries_of_a_disabled_endpoint_are_cancelled_in_batches_that_ar
     let entries = view.outbox_view().audit_page(&AuditFilter::default(), None, 100).await.unwrap();
     let cancelled = entries.iter().filter(|entry| entry.effect.action == "webhooks.cancel");
     assert_eq!(cancelled.map(|entry| entry.effect.changed).collect::<Vec<_>>(), [10, 500, 500]);
+}
+
+/// Publishes an event. The consumer of webhooks has recorded it, but has written no delivery.
+async fn recorded_event(world: &World, id: &str) {
+    let now = world.tx.now();
+    let event = new_event(TENANT, id, 5, now, PAYLOAD);
+    let record = Consumption { consume_time: now, ..consumption(DeliveryWriter::NAME, &event) };
+    append(&world.tx, vec![event]).await;
+    mark_sent(world, id).await;
+    let mut unit = world.tx.begin().await.unwrap();
+    unit.outbox().record(&[record]).await.unwrap();
+    unit.commit().await.unwrap();
+}
+
+/// Only an event that is younger than the retention time, or older than its endpoint, certainly never had a delivery.
+#[tokio::test(start_paused = true)]
+async fn deleted_delivery_is_not_missing() {
+    let world = World::new();
+    let since = world.tx.now();
+    recorded_event(&world, "before-endpoint").await;
+    world.tx.sleep(Duration::from_secs(1)).await;
+    let endpoint = world.create(to("https://a.example", &["book.lent"])).await;
+    world.tx.sleep(Duration::from_secs(61)).await;
+    recorded_event(&world, "delivered").await;
+    world.apply("delivered").await;
+    assert_eq!(world.dispatch().await, 1);
+    world.tx.sleep(world.webhooks.keep + Duration::from_secs(7_200)).await;
+    run(&world).await;
+    assert_eq!(states(&world, &endpoint).await, []);
+    recorded_event(&world, "lost").await;
+    let mut view = world.tx.view().await.unwrap();
+    let ids = ["delivered", "lost"].map(|id| id.parse().unwrap());
+    let rows = view.outbox_view().outbox_by_event(&ids).await.unwrap();
+    let applied: Vec<_> = rows.iter().map(|row| (row, row.create_time)).collect();
+    let deleted_before = WebhookRetention::deleted_before(world.tx.now(), world.webhooks.keep);
+    let missing = world.webhooks.offer.missing_deliveries(view.outbox_view(), &applied, deleted_before).await;
+    let missing: Vec<_> = missing.unwrap().into_iter().map(|(row, _)| rows[row].event_id.as_str()).collect();
+    assert_eq!(missing, ["lost"]);
+    drop(view);
+    world.tx.sleep(Duration::from_secs(1)).await;
+    let command = Recover { since, until: None, include_missing: true, after: None, dry_run: false };
+    let done = world.webhooks.recover(&operator(TENANT), endpoint.id, command).await.unwrap();
+    assert_eq!(done, Recovered { created: 2, ..Recovered::default() });
+    let created = world.deliveries(endpoint.id).await;
+    let created: Vec<&str> = created.iter().map(|delivery| delivery.event_id.as_str()).collect();
+    assert_eq!(created, ["lost", "before-endpoint"]);
 }

@@ -21,7 +21,9 @@ use handover_outbox::ports::{
     SecretError, SendError, WebhookEndpoint, WebhookRequest, WebhookResponse, WebhookTransport, outbox_of,
 };
 use handover_outbox::topology::Topology;
-use handover_outbox::webhooks::{Offer, OfferedType, WebhookDispatcher, WebhookSettings, Webhooks};
+use handover_outbox::webhooks::{
+    Offer, OfferedType, WebhookDispatcher, WebhookRetention, WebhookSettings, Webhooks,
+};
 use handover_outbox::{EventSpec, Outbox, Tasks, Transactor, WakeupNotifier, with_tx};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -141,6 +143,7 @@ impl Library {
             outbox: outbox.clone(),
             offer: Arc::new(Offer::default().with(lent()).with(lost)),
             transport: receiver.clone(),
+            keep: WebhookRetention::DEFAULT,
         };
         let tx = outbox.tx.clone();
         let router = operator_router(OperatorState::new(outbox, staff).with_webhooks(webhooks));

@@ -75,11 +75,13 @@ pub(super) struct Criteria {
 }
 
 /// Returns the findings of these orders. Reads each stage of all orders before the stage that follows from it, so that
-/// concurrent changes cause no false findings.
+/// concurrent changes cause no false findings. Webhook deliveries of events that were applied before `deleted_before` may have
+/// been deleted.
 pub(super) async fn compare(
     view: &mut dyn MarketView,
     orders: &[Order],
     criteria: &Criteria,
+    deleted_before: DateTime<Utc>,
     report: &mut Reconciliation,
 ) -> Result<Vec<Finding>, StoreError> {
     let mut rows = read_rows(view, orders).await?;
@@ -100,7 +102,7 @@ pub(super) async fn compare(
         let requests = requests_of_retried(view, rows).await?;
         findings.extend(not_reported(rows, &reports.take(rows.order), &requests, criteria.now));
     }
-    findings.extend(missing_deliveries(view, &rows, &log).await?);
+    findings.extend(missing_deliveries(view, &rows, &log, deleted_before).await?);
     Ok(findings)
 }
 

@@ -108,6 +108,7 @@ pub(super) async fn missing_deliveries(
     view: &mut dyn MarketView,
     rows: &[OrderRows<'_>],
     log: &ConsumeLog,
+    deleted_before: DateTime<Utc>,
 ) -> Result<Vec<Finding>, StoreError> {
     let mut applied: Vec<(&OutboxRow, DateTime<Utc>)> = Vec::new();
     let mut orders: Vec<&Order> = Vec::new();
@@ -123,7 +124,7 @@ pub(super) async fn missing_deliveries(
             }
         }
     }
-    let missing = OFFER.missing_deliveries(view.outbox_view(), &applied).await?;
+    let missing = OFFER.missing_deliveries(view.outbox_view(), &applied, deleted_before).await?;
     let finding = |(position, endpoint): (usize, _)| {
         let (row, _) = applied.get(position)?;
         let what = format!(
