@@ -38,6 +38,7 @@ use handover_outbox::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
+use delivery_buffer::DeliveryBuffer;
 use error::RabbitError;
 use publisher::Job;
 use shared::Shared;
@@ -187,6 +188,14 @@ impl Broker for RabbitBroker {
             consumers: queue.consumers,
         };
         Ok(self.shared.count(queues).await?.into_iter().map(load).collect())
+    }
+
+    /// Reads the count of the server first, so that a message that is delivered between the two reads is counted.
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        let counted = self.shared.count(&[queue.to_owned()]).await?;
+        let is_ready = counted.iter().any(|queue| queue.ready > 0);
+        let has_own = |buffer: &Arc<DeliveryBuffer>| buffer.queue() == queue && buffer.counts() != (0, 0);
+        Ok(is_ready || self.shared.buffers().iter().any(has_own))
     }
 
     async fn blocked(&self) -> Option<String> {

@@ -20,6 +20,7 @@ mod group;
 mod identity;
 mod intake;
 mod lanes;
+mod lost_events;
 mod outage;
 mod outcome;
 mod read_ahead;
@@ -28,6 +29,7 @@ mod reception;
 mod registration;
 mod single;
 mod sweep;
+mod undelivered_event;
 
 pub use bound::Bound;
 pub(crate) use broker_timeout::broker_timeout;

@@ -111,6 +111,11 @@ pub trait BrokerWrapper: Send + Sync {
         self.inner().load(queues, up_to).await
     }
 
+    /// See [`Broker::has_messages`].
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        self.inner().has_messages(queue).await
+    }
+
     /// See [`Broker::blocked`].
     async fn blocked(&self) -> Option<String> {
         self.inner().blocked().await
@@ -141,6 +146,10 @@ impl<W: BrokerWrapper> Broker for W {
 
     async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
         BrokerWrapper::load(self, queues, up_to).await
+    }
+
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        BrokerWrapper::has_messages(self, queue).await
     }
 
     async fn blocked(&self) -> Option<String> {

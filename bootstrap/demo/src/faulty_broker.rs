@@ -68,6 +68,11 @@ impl Broker for FaultyBroker {
         self.broker.queues().await
     }
 
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        self.faults.connect()?;
+        self.broker.has_messages(queue).await
+    }
+
     async fn blocked(&self) -> Option<String> {
         self.broker.blocked().await
     }

@@ -82,6 +82,23 @@ async fn as_many_unreadable_rows_as_a_search_returns_hide_none_of_the_others() {
     }
 }
 
+/// The search of a consumer for lost events takes a short result for the end.
+#[tokio::test]
+async fn unreadable_rows_make_no_result_of_the_search_for_lost_events_shorter() {
+    let sent = "status = 'SENT', sent_time = create_time";
+    let unreadable = format!("{sent}, metadata = '[]'");
+    let sets: Vec<_> = (1..=50).map(|n| (n, if n <= 30 { unreadable.as_str() } else { sent })).collect();
+    let fixture = with_unreadable(50, &sets).await;
+    let (from, to) = (Utc::now() - TimeDelta::hours(1), Utc::now());
+    for limit in [1, 10, 20, 200] {
+        let mut view = fixture.store.view().await.unwrap();
+        let types = ["ORDER_CREATED"];
+        let found = view.outbox_view().unconsumed_events("other", &types, 0, from, to, limit).await.unwrap();
+        assert_eq!(found.len(), limit.min(20) as usize, "limit {limit}");
+        assert!(found.iter().all(|row| row.id > 30), "limit {limit}");
+    }
+}
+
 #[tokio::test]
 async fn metadata_is_read_from_any_json_object() {
     let trace = |trace: &str| EventMetadata { trace_id: Some(trace.to_owned()), ..EventMetadata::default() };

@@ -212,6 +212,10 @@ impl Broker for RecordedBroker {
         self.inner.load(queues, up_to).await
     }
 
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        self.inner.has_messages(queue).await
+    }
+
     async fn blocked(&self) -> Option<String> {
         self.inner.blocked().await
     }

@@ -143,6 +143,9 @@ faults! { broken_by(Fault) {
     load_has_no_consumers: LoadHasNoConsumers breaks [
         "the_load_of_queues_is_counted_up_to_a_limit",
     ]
+    unsettled_messages_are_not_seen: UnsettledMessagesAreNotSeen breaks [
+        "a_queue_has_messages_until_the_last_one_is_settled",
+    ]
     queues_are_listed_in_reverse: QueuesAreListedInReverse breaks [
         "every_declared_queue_is_listed_by_name",
     ]

@@ -329,6 +329,10 @@ impl Broker for GatedBroker {
         self.inner.queues().await
     }
 
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        self.inner.has_messages(queue).await
+    }
+
     async fn blocked(&self) -> Option<String> {
         self.inner.blocked().await
     }

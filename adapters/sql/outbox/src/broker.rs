@@ -102,6 +102,10 @@ impl Broker for DatabaseBroker {
         self.inner.load(queues, up_to).await.map_err(broker_error)
     }
 
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        self.inner.has_messages(queue).await.map_err(broker_error)
+    }
+
     /// Always `None`: publishing is never blocked. The broker shares the database with the store, so a full database
     /// also rejects new events.
     async fn blocked(&self) -> Option<String> {

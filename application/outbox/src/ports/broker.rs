@@ -282,6 +282,14 @@ pub trait Broker: Send + Sync {
         Ok(asked.map(load).collect())
     }
 
+    /// Whether the queue has a message that is ready or unsettled; `false` for a missing queue. Of unsettled messages, only those
+    /// of this process have to count. Each consumer calls it every few seconds: it SHOULD cost little, whatever the length of the
+    /// queues.
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        let all = self.queues().await?;
+        Ok(all.iter().any(|depth| depth.name == queue && depth.ready + depth.unacked > 0))
+    }
+
     /// Reason why the broker currently accepts no messages, for example low memory or disk space; `None` if
     /// it accepts messages or does not report this. A publish would only wait; consumers continue to work.
     async fn blocked(&self) -> Option<String>;

@@ -214,7 +214,7 @@ pub trait ConsumeQueries: Send {
     /// At most `limit` events with an id greater than `after_id`, sent after `after` and up to `until`, that have no
     /// record in the consumer's log: the broker lost them. Their type is one of `types` or registered for the consumer;
     /// without `types`, the result is empty. An event of whose idle consumers it is one MUST be omitted. Earliest `sent_time`
-    /// first.
+    /// first. Unreadable rows are omitted, and MUST NOT make the result shorter.
     async fn unconsumed_events(
         &mut self,
         consumer: &str,

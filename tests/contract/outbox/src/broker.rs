@@ -186,6 +186,7 @@ crate::rules! { broker_rules: BrokerRig;
         the_oldest_ready_message_has_the_time_at_which_it_entered_its_queue,
         live_subscriptions_are_counted,
         the_load_of_queues_is_counted_up_to_a_limit,
+        a_queue_has_messages_until_the_last_one_is_settled,
     ]
 }
 

@@ -246,6 +246,11 @@ impl Broker for FaultyBroker {
         self.inner.queues().await
     }
 
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        self.process.faults.needs_connection("the messages of a queue");
+        self.inner.has_messages(queue).await
+    }
+
     async fn blocked(&self) -> Option<String> {
         self.inner.blocked().await
     }

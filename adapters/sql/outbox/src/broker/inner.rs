@@ -96,6 +96,23 @@ impl Inner {
         session.fetch(&sql, values).await?.iter().map(load).collect()
     }
 
+    /// See [`Broker::has_messages`](handover_outbox::ports::Broker::has_messages). Reads one ready message and those of the
+    /// queue's sessions, which their prefetch limits.
+    pub(super) async fn has_messages(&self, queue: &str) -> Result<bool, StoreError> {
+        let mut session = self.store.reading().await?;
+        let sql = format!(
+            "SELECT (SELECT count(*) FROM (SELECT m.id FROM outbox_broker_messages m {index} \
+             WHERE m.queue = ? AND m.session_id IS NULL LIMIT 1) r) \
+             + (SELECT count(*) FROM outbox_broker_messages m JOIN outbox_broker_sessions s ON s.session_id = m.session_id \
+             WHERE s.queue = ? AND m.session_id IS NOT NULL) AS found",
+            index = session.dialect.index("idx_outbox_broker_ready"),
+        );
+        let row = session.fetch_one(&sql, values![queue, queue]).await?;
+        let found =
+            row.map(|row| row.of("outbox_broker_messages", "queue").id::<u64>("found")).transpose()?;
+        Ok(found.unwrap_or(0) > 0)
+    }
+
     /// The queues and bindings, from the cache unless it is older than [`CACHE_TTL`].
     pub(super) async fn routes(&self) -> Result<Arc<Routes>, StoreError> {
         let cached = lock(&self.routes).clone();

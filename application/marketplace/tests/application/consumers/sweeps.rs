@@ -71,14 +71,14 @@ async fn events_of_purged_messages_are_applied_within_two_minutes() {
     before.kill().await;
     let process = world.process();
     process.start_relay("relay-1", Default::default());
-    for order in 1..=150 {
+    for order in 1..=3_000 {
         world.commit_event(&process, &format!("e-{order}"), order, 1).await;
     }
-    pass(secs(2)).await;
-    assert_eq!(world.broker.purge(QUEUE), 150);
+    pass(secs(5)).await;
+    assert_eq!(world.broker.purge(QUEUE), 3_000);
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
     pass(secs(120)).await;
-    for order in 1..=150 {
+    for order in 1..=3_000 {
         assert_eq!(world.effects(order).await.len(), 1, "order {order}");
     }
 }
@@ -107,6 +107,63 @@ async fn lost_event_that_fails_is_retried_and_dead_lettered() {
         1,
         "the event must be parked although no delivery was dead-lettered"
     );
+}
+
+/// The store rejects one of 250 events that were sent at the same time.
+#[tokio::test(start_paused = true)]
+async fn lost_event_that_the_store_rejects_holds_back_no_other_and_is_found_after_a_restart() {
+    let (world, process, _) = consuming(|_, _| Act::Apply).await;
+    process.faults.reject_records_of("e-1");
+    for order in 1..=250 {
+        world.commit_event(&process, &format!("e-{order}"), order, 1).await;
+    }
+    let events: Vec<String> = (1..=250).map(|order| format!("e-{order}")).collect();
+    world.mark_sent_without_message(&events.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    pass(secs(150)).await;
+    for order in 2..=250 {
+        assert_eq!(world.effects(order).await.len(), 1, "order {order}");
+    }
+    world.commit_event(&process, "later", 251, 1).await;
+    world.mark_sent_without_message(&["later"]).await;
+    eventually(secs(90), async || world.effects(251).await == ["later"]).await;
+    assert!(world.effects(1).await.is_empty());
+    process.kill().await;
+    let next = world.process();
+    let handler = Scripted::new(&world, |_, _| Act::Apply);
+    next.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    eventually(secs(150), async || world.effects(1).await == ["e-1"]).await;
+}
+
+/// The stored position stays before the rejected event, so that it does not show that the clock was set back.
+#[tokio::test(start_paused = true)]
+async fn time_that_was_searched_before_the_clock_was_set_back_is_searched_again() {
+    let (world, process, _) = consuming(|_, _| Act::Apply).await;
+    process.faults.reject_records_of("rejected");
+    world.commit_event(&process, "rejected", 7, 1).await;
+    world.mark_sent_without_message(&["rejected"]).await;
+    pass(secs(600)).await;
+    world.clock.set_skew(TimeDelta::minutes(-5));
+    world.commit_event(&process, "lost", 8, 1).await;
+    world.mark_sent_without_message(&["lost"]).await;
+    eventually(secs(90), async || world.effects(8).await == ["lost"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_were_lost_during_days_without_the_consumer_are_applied() {
+    let world = World::new().await;
+    let handler = Scripted::new(&world, |_, _| Act::Apply);
+    let before = world.process();
+    before.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    before.kill().await;
+    let process = world.process();
+    for order in 1..=3 {
+        pass(secs(86_400)).await;
+        world.commit_event(&process, &format!("e-{order}"), order, 1).await;
+        world.mark_sent_without_message(&[&format!("e-{order}")]).await;
+    }
+    process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    eventually(secs(80), async || world.effects(3).await == ["e-3"]).await;
+    assert_eq!((world.effects(1).await.len(), world.effects(2).await.len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

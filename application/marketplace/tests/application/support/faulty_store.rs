@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use handover_events::TenantId;
+use handover_events::{AggregateRef, EventId, TenantId};
 use handover_outbox::ports::*;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::*;
@@ -46,6 +46,8 @@ struct Switches {
     lowered_by: BTreeMap<IdKind, i64>,
     corrupt_payments: BTreeSet<PaymentId>,
     corrupt_products: BTreeSet<ProductId>,
+    is_log_long: bool,
+    rejected_events: BTreeSet<EventId>,
     /// A unit of work that is being rolled back, and how many units begin before that ends.
     rolling_back: Option<(u32, Box<Work>)>,
 }
@@ -76,6 +78,16 @@ impl StoreFaults {
     /// Makes the row of this product unreadable for units of work.
     pub(crate) fn corrupt_product(&self, id: ProductId) {
         self.switches().corrupt_products.insert(id);
+    }
+
+    /// Rejects every consume-log record of this event.
+    pub(crate) fn reject_records_of(&self, event: &str) {
+        self.switches().rejected_events.insert(event.parse().unwrap());
+    }
+
+    /// Whether a search of the whole consume log exceeds a limit of the database.
+    pub(crate) fn set_log_long(&self, is_long: bool) {
+        self.switches().is_log_long = is_long;
     }
 
     /// Number of begun units of work.
@@ -217,6 +229,25 @@ impl PaymentQueriesWrapper for FaultyUnit {
     }
 }
 
+impl ConsumeQueriesWrapper for FaultyUnit {
+    async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError> {
+        if self.faults.switches().is_log_long {
+            return Err(StoreError::Unavailable("statement timeout".into()));
+        }
+        self.inner.outbox().consumed_about(aggregates).await
+    }
+}
+
+impl ConsumeLogWrapper for FaultyUnit {
+    async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
+        let is_rejected = |it: &Consumption| self.faults.switches().rejected_events.contains(&it.event_id);
+        if consumptions.iter().any(is_rejected) {
+            return Err(StoreError::Backend("the record cannot be stored".into()));
+        }
+        self.inner.outbox().record(consumptions).await
+    }
+}
+
 impl RefundRepoWrapper for FaultyUnit {
     /// Rejects an error that contains [`UNSTORABLE`].
     async fn set_refund_request_error(
@@ -259,8 +290,6 @@ impl OutboxRepoWrapper for FaultyUnit {}
 impl OperatorRepoWrapper for FaultyUnit {}
 impl HistoryQueriesWrapper for FaultyUnit {}
 impl HistoryRepoWrapper for FaultyUnit {}
-impl ConsumeQueriesWrapper for FaultyUnit {}
-impl ConsumeLogWrapper for FaultyUnit {}
 impl DeadLetterQueriesWrapper for FaultyUnit {}
 impl ArchiveQueriesWrapper for FaultyUnit {}
 impl ArchiveRepoWrapper for FaultyUnit {}

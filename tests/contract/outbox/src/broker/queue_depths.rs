@@ -117,3 +117,25 @@ pub async fn the_load_of_queues_is_counted_up_to_a_limit(rig: &dyn BrokerRig) {
     receive(consumer.as_ref(), 2).await;
     eventually_counted(&[counted("a", 1, 1), counted("c", 0, 0)]).await;
 }
+
+/// Ready and unsettled messages count, those of other queues do not. A missing queue has no messages.
+pub async fn a_queue_has_messages_until_the_last_one_is_settled(rig: &dyn BrokerRig) {
+    declare(rig, &[queue(QUEUE, &[KEY]), queue("other", &["other"])]).await;
+    let has_messages = async |queue: &str| {
+        within("has_messages", rig.broker().has_messages(queue)).await.expect("cannot look for messages")
+    };
+    let eventually_has = async |expected: bool| {
+        eventually("the expected answer", || async { (has_messages(QUEUE).await == expected).then_some(()) })
+            .await;
+    };
+    eventually_has(false).await;
+    publish(rig, &["a"]).await;
+    eventually_has(true).await;
+    let consumer = subscribe(rig, QUEUE, 2).await;
+    let unsettled = receive(consumer.as_ref(), 1).await;
+    settles_at(rig, QUEUE, 0, 1).await;
+    assert!(has_messages(QUEUE).await, "an unsettled message counts");
+    assert!(!has_messages("other").await && !has_messages("missing").await);
+    ack(consumer.as_ref(), &unsettled).await;
+    eventually_has(false).await;
+}

@@ -69,6 +69,8 @@ pub enum BrokerFault {
     LoadIsCountedBelowLimit,
     /// The load of a queue has no consumers.
     LoadHasNoConsumers,
+    /// A queue whose messages are all unsettled has none.
+    UnsettledMessagesAreNotSeen,
     /// A message for one queue also reaches queues that are bound to its name.
     MessageForQueueReachesQueuesBoundToItsName,
     /// A message for a queue that does not exist is confirmed.
@@ -225,6 +227,14 @@ impl Broker for FaultyBroker {
             queues.iter_mut().for_each(|queue| queue.oldest_ready = None);
         }
         Ok(queues)
+    }
+
+    async fn has_messages(&self, queue: &str) -> Result<bool, BrokerError> {
+        if self.fault == BrokerFault::UnsettledMessagesAreNotSeen {
+            let load = self.inner.load(&[queue.to_owned()], 1).await?;
+            return Ok(load.iter().any(|load| load.ready > 0));
+        }
+        self.inner.has_messages(queue).await
     }
 
     async fn load(&self, queues: &[String], up_to: u32) -> Result<Vec<QueueLoad>, BrokerError> {
