@@ -237,8 +237,8 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 ///
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
 ///   therefore not generate ids or read the clock: the caller does both before this call.
-/// - After an error nothing is committed, except after [`StoreError::CommitUnknown`]. It is also returned if an outage ends
-///   the attempts after a commit of unknown outcome.
+/// - After an outage nothing is committed, except after [`StoreError::CommitUnknown`], which is also returned if an outage
+///   ends the attempts after a commit of unknown outcome. Another error, for example a conflict, may follow such a commit.
 /// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
 pub fn with_tx<U, V, T, E, I, F>(
     tx: &Transactor<U, V>,

@@ -21,6 +21,9 @@ use crate::transaction::with_tx;
 /// time after the last process that knows it has ended: longer than a restart, so that a restart keeps their order.
 const LEASE_MS: u32 = 120_000;
 
+/// Pause after a failure, so that all processes have renewed soon after an outage.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
 /// Key of a registration: consumer and event type.
 type Key = (String, String);
 
@@ -43,20 +46,31 @@ pub(crate) async fn register(outbox: &Outbox) -> Result<(Vec<RegisteredType>, Da
 pub(crate) async fn keep_registered(outbox: Outbox) {
     let lease = Duration::from_millis(u64::from(LEASE_MS));
     let mut watch = LeaseWatch::new(lease);
+    let mut has_failed = false;
     loop {
-        if let Err(error) = renew(&outbox, &mut watch).await {
-            warn!(code = "event-types.not-renewed", %error, "cannot renew the registration of event types; retrying in {:?}", lease / 3);
+        let renewed = renew(&outbox, &mut watch, has_failed).await;
+        if let (Err(error), false) = (&renewed, has_failed) {
+            warn!(code = "event-types.not-renewed", %error, "cannot renew the registration of event types; retrying every {RETRY_PAUSE:?}");
         }
+        if let (Ok(()), true) = (&renewed, has_failed) {
+            info!(code = "event-types.renewed", "the registration of event types is renewed again");
+        }
+        has_failed = renewed.is_err();
         tokio::select! {
             biased;
             () = outbox.stopping().cancelled() => return,
-            () = outbox.sleep(lease / 3) => {}
+            () = outbox.sleep(if has_failed { RETRY_PAUSE } else { lease / 3 }) => {}
         }
     }
 }
 
-async fn renew(outbox: &Outbox, watch: &mut LeaseWatch<Key>) -> Result<(), StoreError> {
+/// After a failure, the other processes may have been unable to renew, too, so that no registration is removed before the next
+/// renewal.
+async fn renew(outbox: &Outbox, watch: &mut LeaseWatch<Key>, has_failed: bool) -> Result<(), StoreError> {
     let (registered, now) = register(outbox).await?;
+    if has_failed {
+        return Ok(());
+    }
     let key = |it: &RegisteredType| (it.consumer.clone(), it.event_type.clone());
     let leases: Vec<(Key, DateTime<Utc>)> = registered.iter().map(|it| (key(it), it.alive_until)).collect();
     let ended_keys = watch.ended(now, &leases);

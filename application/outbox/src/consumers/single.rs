@@ -180,7 +180,11 @@ impl<'p> SingleEvents<'p> {
         let outcome = self.attempts.attempt(step, counted).await;
         let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
         let is_stopping = self.processor.outbox.stopping().is_cancelled();
-        let is_lasting = |error: &StoreError| error.system_fault().is_some() || NoPermit::is_cause_of(error);
+        let is_lasting = |error: &StoreError| {
+            // An outage that ends the attempts at a commit of unknown outcome is not in its error.
+            let is_unknown = matches!(error, StoreError::CommitUnknown(_));
+            is_unknown || error.system_fault().is_some() || NoPermit::is_cause_of(error)
+        };
         if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || is_lasting(error)) {
             // The consume log may be writable: the lease would end during the fault or while other handlers run, and other workers
             // would count further attempts. An attempt that the end of the process interrupted has not failed.

@@ -2,6 +2,7 @@
 //! the event type BOOK_RETURNED.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -322,6 +323,64 @@ async fn event_is_dead_lettered_when_no_running_process_has_registered_its_type(
     eventually(async || new.is_quiet().await).await;
     let applied = Some((ConsumeStatus::Success, 1));
     assert_eq!(new.statuses(&["e1", "e2", "e3"]).await, [applied; 3]);
+}
+
+/// A database with outages.
+struct Database {
+    inner: Arc<OutboxStore>,
+    is_unavailable: Arc<AtomicBool>,
+}
+
+impl Database {
+    /// The process on its database, whose outages the flag controls.
+    fn of(mut library: Library, is_unavailable: &Arc<AtomicBool>) -> Library {
+        let tx = &library.outbox.tx;
+        let database = Database { inner: Arc::clone(tx.store()), is_unavailable: Arc::clone(is_unavailable) };
+        library.outbox.tx = tx.with_store(Arc::new(database));
+        library
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match self.is_unavailable.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unavailable("connection refused".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Database {
+    type Unit = dyn UnitOfWork;
+    type View = dyn View;
+
+    async fn begin(&self) -> Result<Box<dyn UnitOfWork>, StoreError> {
+        self.check()?;
+        self.inner.begin().await
+    }
+
+    async fn view(&self) -> Result<Box<dyn View>, StoreError> {
+        self.check()?;
+        self.inner.view().await
+    }
+}
+
+/// The registration of the new process ends during the outage, after which the old process is the first to renew its own.
+#[tokio::test(start_paused = true)]
+async fn outage_of_the_database_ends_no_registration_of_a_running_process() {
+    let is_unavailable = Arc::default();
+    let old = Database::of(old_version(), &is_unavailable).started().await;
+    pass(Duration::from_secs(20)).await;
+    let new = Database::of(new_version(&old), &is_unavailable);
+    new.prepare().await;
+    pass(Duration::from_secs(45)).await;
+    is_unavailable.store(true, Ordering::Relaxed);
+    pass(Duration::from_secs(134)).await;
+    is_unavailable.store(false, Ordering::Relaxed);
+    pass(Duration::from_secs(3)).await;
+    new.commit(vec![new.written("e1", "BOOK_RETURNED", 7, 1)]).await;
+    eventually(async || old.statuses(&["e1"]).await != [None]).await;
+    assert_eq!(old.statuses(&["e1"]).await, [WAITING]);
+    assert_eq!(old.dead_letters().await, []);
 }
 
 /// The publisher confirm of an event.
