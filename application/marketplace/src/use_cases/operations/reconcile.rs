@@ -184,7 +184,8 @@ impl Operations {
     }
 
     /// Repairs findings if requested, records them and adds them to the report. A finding whose repair fails stays
-    /// unrepaired; an outage of the database ends the run.
+    /// unrepaired; an outage of the database ends the run after the findings are recorded: a repair may exceed a limit of the
+    /// database each time.
     async fn process(
         &self,
         run: &Run<'_>,
@@ -194,6 +195,7 @@ impl Operations {
     ) -> Result<(), StoreError> {
         let unreported = found.iter().filter(|it| it.kind == FindingKind::NotReported);
         let unreported: BTreeSet<_> = unreported.map(|it| (it.tenant, it.order)).collect();
+        let mut outage = None;
         for finding in &mut found {
             // Whether this money moved is not certain.
             let is_uncertain = finding.moves_money() && unreported.contains(&(finding.tenant, finding.order));
@@ -202,12 +204,18 @@ impl Operations {
             }
             match repair::repair(self, run.by, &criteria.subscriptions, finding).await {
                 Ok(repair) => finding.repair = repair,
-                Err(error) if error.is_outage() => return Err(error),
+                Err(error) if error.is_outage() => {
+                    outage = Some(error);
+                    break;
+                }
                 Err(error) => log_failed_repair(finding, &error),
             }
             log_repair(finding);
         }
         self.record_findings(&found, criteria.now).await?;
+        if let Some(error) = outage {
+            return Err(error);
+        }
         for finding in found {
             add_finding(report, finding);
         }

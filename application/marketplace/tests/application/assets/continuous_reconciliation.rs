@@ -182,6 +182,26 @@ async fn recorded(market: &Market) -> Vec<(FindingKind, String, FindingState)> {
     page.into_iter().rev().map(|it| (it.effect.kind, it.effect.subject, it.effect.state)).collect()
 }
 
+/// The repair exceeds a limit of the database in each run: the alert must start all the same.
+#[tokio::test(start_paused = true)]
+async fn finding_whose_repair_ends_in_an_outage_is_recorded() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
+    pay_without_event(&market, &order).await;
+    market.process.faults.set_log_long(true);
+    let outage = repair(&market).compare_all().await.unwrap_err();
+    assert!(outage.is_outage(), "{outage}");
+    let state = async || {
+        let mut missing = recorded(&market).await;
+        missing.retain(|(kind, ..)| *kind == FindingKind::MissingEvent);
+        missing.into_iter().map(|(.., state)| state).collect::<Vec<_>>()
+    };
+    assert_eq!(state().await, [FindingState::Open]);
+    market.process.faults.set_log_long(false);
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 1);
+    assert_eq!(state().await, [FindingState::Repaired]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_order_is_compared_once_between_one_and_two_minutes_after_its_change() {
     let market = Market::running().await;
