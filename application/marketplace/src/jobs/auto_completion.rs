@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** an order is completed by the same conditional write as by its buyer, so only one of them completes it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -56,7 +56,7 @@ impl AutoCompletion {
             return Ok(Progress::Done);
         };
         let limit = self.settings.batch.get();
-        let position = *self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = *self.position();
         let orders = self.tx.view().await?.orders_shipped(shipped_by, position, limit).await?;
         for order in &orders {
             if self.tx.stopping().is_cancelled() {
@@ -68,6 +68,11 @@ impl AutoCompletion {
                     info!(code = "order.completion.completed", orderId = %order.id, "[AutoCompletion] order completed");
                 }
                 Ok(Completed::NotShipped(_) | Completed::NotDue | Completed::Refunding) => {}
+                // As in the sweep of timeouts: the next run continues after this order.
+                Err(UseCaseError::Store(error @ StoreError::Unavailable(_))) => {
+                    *self.position() = Some(order.position());
+                    return Err(error);
+                }
                 // An error with one order must not stop the run.
                 Err(error) => {
                     warn!(code = "order.completion.not-completed", %error, orderId = %order.id,
@@ -77,8 +82,12 @@ impl AutoCompletion {
         }
         let is_full = u32::try_from(orders.len()).is_ok_and(|found| found >= limit);
         let last = orders.last().filter(|_| is_full).map(DueOrder::position);
-        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        *self.position() = last;
         Ok(if is_full { Progress::MoreDue } else { Progress::Done })
+    }
+
+    fn position(&self) -> MutexGuard<'_, Option<(DateTime<Utc>, OrderId)>> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn complete(

@@ -58,6 +58,12 @@ impl TimeoutSweep {
                     info!(code = "order.timeout.closed", orderId = %order.id, "[OrderTimeoutSweep] overdue order closed");
                 }
                 Ok(Closed::NotPending(_) | Closed::NotOverdue) => {}
+                // During an outage each of the others would fail as well. The next run continues after this order, so that a limit
+                // which it alone exceeds does not hold back the others.
+                Err(UseCaseError::Store(error @ StoreError::Unavailable(_))) => {
+                    *self.position() = Some(order.position());
+                    return Err(error);
+                }
                 // An error with one order must not stop the sweep.
                 Err(error) => {
                     warn!(code = "order.timeout.not-closed", %error, orderId = %order.id, "[OrderTimeoutSweep] order not closed; retrying in the next run")

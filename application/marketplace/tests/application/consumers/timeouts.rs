@@ -13,7 +13,9 @@ use marketplace::queues::TIMEOUT_DELAY_QUEUE;
 use marketplace::use_cases::PlaceOrder;
 use marketplace_domain::*;
 
-use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs};
+use crate::support::{
+    BUYER, CommitFault, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs,
+};
 
 const TIMEOUT_CONSUMER: &str = "order-timeout";
 const DEADLINE: std::time::Duration = secs(15 * 60);
@@ -180,6 +182,27 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let young = process.ordered().await;
     pass(secs(60)).await;
     assert_eq!(world.order(young.id).await.status, OrderStatus::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweep_ends_during_an_outage_and_continues_after_the_order_of_its_error() {
+    let world = World::new().await;
+    let process = world.process();
+    let [first, second, third] =
+        [process.ordered().await.id, process.ordered().await.id, process.ordered().await.id];
+    pass(DEADLINE + secs(1)).await;
+    let sweep = sweep_of(&process, TimeoutSettings::default());
+    process.faults.next_commits([CommitFault::None, CommitFault::Unavailable]);
+    let before = process.faults.begun_units();
+    let error = sweep.sweep().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert_eq!(process.faults.begun_units() - before, 2);
+    process.faults.set_unavailable(false);
+    assert_eq!(sweep.sweep().await.unwrap(), 1, "the third order");
+    assert_eq!(sweep.sweep().await.unwrap(), 1, "the second order");
+    for order in [first, second, third] {
+        assert_eq!(world.order(order).await.status, OrderStatus::Cancelled);
+    }
 }
 
 #[tokio::test(start_paused = true)]
