@@ -52,6 +52,10 @@ impl Location {
 
     /// Number of units of work of handlers at the same time. Handlers take as long as they like, and connections are given in the
     /// order in which they are asked for: without this limit, relay and broker would wait for all handlers.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres")),
+        allow(unused_variables, reason = "the pool of a file has a fixed size")
+    )]
     fn handler_units(&self, connections: NonZeroU32) -> usize {
         match self {
             #[cfg(any(feature = "mysql", feature = "postgres"))]
