@@ -224,7 +224,9 @@ async fn handlers_run_under_the_settings_of_the_server(kind: ServerKind) {
         assert_eq!(lent_settings(&mut unit, kind).await, of_server);
         if kind == ServerKind::Postgres {
             // The tables of the store are in another schema, and this role must not read them.
-            run(&mut unit, kind, "SET LOCAL search_path TO pg_catalog; SET LOCAL ROLE pg_monitor").await.unwrap();
+            run(&mut unit, kind, "SET LOCAL search_path TO pg_catalog; SET LOCAL ROLE pg_monitor")
+                .await
+                .unwrap();
             unit.fetch_one("SELECT id FROM outbox_events LIMIT 1", vec![]).await.unwrap();
         }
         assert_eq!(own_settings(&mut unit, kind).await, own);

@@ -14,7 +14,7 @@ pub trait NeededEvents: Send + Sync {
     async fn needed(&self, rows: &[OutboxRow]) -> Result<BTreeSet<EventId>, StoreError>;
 }
 
-/// The answer of an application about events.
+/// Result of [`ask`].
 #[derive(Default)]
 pub(super) struct Needs {
     pub(super) needed: BTreeSet<EventId>,
