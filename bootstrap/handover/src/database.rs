@@ -291,6 +291,7 @@ impl<DB: Database> Outbox<DB> {
 impl<DB: Database> Builder<DB> {
     /// Sets the maximum number of connections to a server that relay and consumers use, besides the service's own pool. The
     /// default is 3 and one for each consumer, at most 8. Handlers in the transaction use all of them but two, and at least one.
+    /// PostgreSQL has one more, for notifications.
     pub fn connections(self, connections: NonZeroU32) -> Builder<DB> {
         self.map_source(|source| PoolSource { connections: Some(connections), ..source })
     }

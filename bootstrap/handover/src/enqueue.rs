@@ -21,7 +21,7 @@ use crate::registration::Registration;
 /// let options = Options::default()
 ///     .trace(Trace::new("6f1d0c2a")) // of the request
 ///     .occurred_at("2026-02-04T10:30:00Z".parse()?)
-///     .max_retries(5);
+///     .max_retries(1);
 /// # let _ = options;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,7 +86,8 @@ impl Options {
         Options { sequence: Some(sequence), ..self }
     }
 
-    /// Sets the number of failed publishes after which the relay gives the event up. The default is 3.
+    /// Sets the maximum number of retries after a failed publish; the next failure makes the event `FAILED`. The default is 3, after
+    /// 5 s, 30 s and 2 min. A greater number has no effect.
     #[must_use]
     pub fn max_retries(self, retries: u32) -> Options {
         Options { max_retries: Some(retries), ..self }

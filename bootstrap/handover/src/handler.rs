@@ -205,7 +205,8 @@ where
 /// A consumer whose effects are outside of the database, such as an HTTP call or an e-mail: each event is handled **at
 /// least once**.
 ///
-/// The function runs outside of any transaction, for one event at a time, after its attempt was counted. It is repeated
+/// The function runs outside of any transaction, with one event per call, after its attempt was counted. Events of different aggregates
+/// are handled at the same time; [`Handlers::prefetch`] limits their number. It is repeated
 /// after an error, for about two hours unless [`Handlers::retry`] says otherwise, and if the process ends before the success
 /// was recorded. It should pass
 /// [`Event::event_id`] on as an idempotency key.
@@ -303,7 +304,7 @@ impl<F> Handlers<F> {
         self
     }
 
-    /// Sets the maximum number of deliveries that are not settled yet. The default is 20.
+    /// Sets the maximum number of deliveries that are not settled yet, and so of calls at the same time. The default is 20.
     #[must_use]
     pub fn prefetch(mut self, deliveries: NonZeroU16) -> Handlers<F> {
         self.settings.prefetch = Some(deliveries);
@@ -359,7 +360,7 @@ impl<F> Handlers<F> {
         self
     }
 
-    /// Receives the events that **another service** publishes to this exchange of the same RabbitMQ. The exchange of a service
+    /// Receives the events that **another service** publishes to this exchange of the same virtual host of RabbitMQ. The exchange of a service
     /// with this crate has its [name](crate::Builder::name) and `.events`.
     ///
     /// An event that is received becomes a row of this service's outbox, committed before the message is acknowledged; no relay
