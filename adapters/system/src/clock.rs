@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_outbox::ports::Clock;
+use tokio::time::Instant;
 
 /// The clock of this machine. SQLite runs in this process, so with SQLite this is also the clock of the database.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,15 +32,37 @@ impl Clock for SystemClock {
 /// Interval at which the offset of the clock is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A clock that follows the database server: the clock of this machine plus a sampled offset.
-#[derive(Debug, Default)]
+/// A clock that follows the database server: the time of this machine at the start, the time that has passed since then, and
+/// a sampled offset.
+///
+/// **Invariant:** a step of this machine's clock moves it neither forward nor back. Until the next sample, deadlines would be reached
+/// and leases of others would end too early.
+#[derive(Debug)]
 pub struct FollowingClock {
+    started: Instant,
+    started_at: DateTime<Utc>,
     offset_us: AtomicI64,
 }
 
+impl Default for FollowingClock {
+    fn default() -> FollowingClock {
+        FollowingClock {
+            started: Instant::now(),
+            started_at: SystemClock.now(),
+            offset_us: AtomicI64::default(),
+        }
+    }
+}
+
 impl FollowingClock {
+    /// The time of this machine at the start plus the time that has passed.
+    fn steady(&self) -> DateTime<Utc> {
+        let passed = TimeDelta::from_std(self.started.elapsed()).unwrap_or(TimeDelta::MAX);
+        self.started_at.checked_add_signed(passed).unwrap_or(DateTime::<Utc>::MAX_UTC).trunc_subsecs(6)
+    }
+
     /// Processes a sample: the server returned `theirs` for a query that was sent at `sent_at` and whose response
-    /// arrived at `received_at`, both by the clock of this machine. If the current offset is outside the uncertainty of
+    /// arrived at `received_at`, both by this clock without its offset. If the current offset is outside the uncertainty of
     /// the sample, the offset is replaced and its change is returned; otherwise the clock is unchanged.
     pub fn follow(
         &self,
@@ -61,9 +84,9 @@ impl FollowingClock {
         &self,
         database_now: impl Future<Output = Result<DateTime<Utc>, E>>,
     ) -> Result<(), E> {
-        let before = SystemClock.now();
+        let before = self.steady();
         let theirs = database_now.await?;
-        if let Some(moved) = self.follow(before, theirs, SystemClock.now()) {
+        if let Some(moved) = self.follow(before, theirs, self.steady()) {
             tracing::info!(
                 code = "clock.adjusted",
                 by_ms = moved.num_milliseconds(),
@@ -95,7 +118,7 @@ impl FollowingClock {
 #[async_trait]
 impl Clock for FollowingClock {
     fn now(&self) -> DateTime<Utc> {
-        SystemClock.now() + self.offset()
+        self.steady() + self.offset()
     }
 
     async fn sleep(&self, duration: Duration) {
