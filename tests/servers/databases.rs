@@ -63,10 +63,12 @@ impl Fixture {
 
     /// Opens the store again, as another process does.
     fn open_as_other_process(&self) -> Process {
-        let wake = WakeupNotifier::default();
-        let clock = Arc::new(ManualClock::new(start()));
-        let store = open(&self.database.url(), clock, &wake);
-        Process { store, wake }
+        Process::new(&self.database.url())
+    }
+
+    /// The same through a proxy.
+    fn open_through(&self, port: u16) -> Process {
+        Process::new(&self.database.url_through(port))
     }
 
     async fn outside(&self, sql: &str) -> Result<u64, sqlx::Error> {
@@ -78,6 +80,14 @@ impl Fixture {
 struct Process {
     store: SqlMarket,
     wake: WakeupNotifier,
+}
+
+impl Process {
+    fn new(url: &str) -> Process {
+        let wake = WakeupNotifier::default();
+        let store = open(url, Arc::new(ManualClock::new(start())), &wake);
+        Process { store, wake }
+    }
 }
 
 async fn append(store: &SqlMarket, events: &[NewEvent]) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use handover_contract::within;
 use handover_outbox::ports::Broker;
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::database::ServerKind;
+use handover_tests::servers::proxy::Proxy;
 use marketplace::consumers::{self, INVENTORY_QUEUE};
 
 use super::{Fixture, append, on_every_server};
@@ -17,6 +18,7 @@ on_every_server!(
     commit_notifies_relay_of_another_process,
     publish_notifies_consumer_of_another_process,
     closing_store_sends_pending_notifications,
+    connection_that_the_network_has_dropped_silently_is_replaced,
 );
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
@@ -78,4 +80,24 @@ async fn closing_store_sends_pending_notifications(kind: ServerKind) {
     })
     .await;
     watchers.abort();
+}
+
+/// A process that only receives notifications would not notice it.
+async fn connection_that_the_network_has_dropped_silently_is_replaced(kind: ServerKind) {
+    let here = Fixture::new(kind).await;
+    let proxy = Proxy::start(here.database.server().port()).await.unwrap();
+    let there = here.open_through(proxy.port());
+    let watchers = [here.store.clone(), there.store.clone()]
+        .map(|store| tokio::spawn(async move { store.watch().await }));
+    let notifies = async |event_id: &str, seq: i64| {
+        append(&here.store, &[event(event_id, 5, seq)]).await.unwrap();
+        within("the relay of another process is notified", async {
+            while !there.wake.notified().await.contains(partition(5)) {}
+        })
+        .await;
+    };
+    notifies("before", 1).await;
+    proxy.strand();
+    notifies("after", 2).await;
+    watchers.iter().for_each(tokio::task::JoinHandle::abort);
 }

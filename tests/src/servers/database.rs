@@ -308,6 +308,11 @@ impl TestDatabase {
         self.server.url(&self.name, self.server.port)
     }
 
+    /// URL through a proxy.
+    pub fn url_through(&self, port: u16) -> String {
+        self.server.url(&self.name, port)
+    }
+
     /// URL with the host name of the server's certificate.
     pub fn url_by_name(&self) -> String {
         self.url().replace("@127.0.0.1:", "@localhost:")

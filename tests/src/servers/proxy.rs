@@ -39,6 +39,8 @@ struct State {
     traffic: Traffic,
     /// Incremented to cut all connections that were opened before.
     generation: u64,
+    /// Incremented to discard all data of the connections that were opened before.
+    stranded: u64,
 }
 
 /// Action when a text is sent to the server.
@@ -79,7 +81,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 let now = *shared_with_connections.state.borrow();
                 if !now.traffic.refuse {
-                    tokio::spawn(serve(client, server, shared_with_connections.clone(), now.generation));
+                    tokio::spawn(serve(client, server, shared_with_connections.clone(), now));
                 }
             }
         });
@@ -112,6 +114,11 @@ impl Proxy {
         self.shared.trap.lock().unwrap().is_some()
     }
 
+    /// Discards all data of the open connections, which stay open. New ones are not affected.
+    pub fn strand(&self) {
+        self.shared.state.send_modify(|state| state.stranded += 1);
+    }
+
     /// Cuts all open connections.
     pub fn cut(&self) {
         self.shared.state.send_modify(|state| state.generation += 1);
@@ -125,23 +132,29 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(client: TcpStream, server: u16, shared: Shared, generation: u64) {
+async fn serve(client: TcpStream, server: u16, shared: Shared, opened: State) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
     // Tests depend on the timing of small writes, so Nagle's algorithm is off.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let mut state = shared.state.subscribe();
-    let forward = pump(from_client, to_server, Direction::ToServer, shared.clone());
-    let backward = pump(from_server, to_client, Direction::FromServer, shared.clone());
+    let forward = pump(from_client, to_server, Direction::ToServer, shared.clone(), opened);
+    let backward = pump(from_server, to_client, Direction::FromServer, shared.clone(), opened);
     tokio::select! {
         () = forward => {}
         () = backward => {}
-        _ = state.wait_for(|state| state.generation != generation) => {}
+        _ = state.wait_for(|state| state.generation != opened.generation) => {}
     }
 }
 
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direction, shared: Shared) {
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    direction: Direction,
+    shared: Shared,
+    opened: State,
+) {
     let mut state = shared.state.subscribe();
     let mut part = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = from.read(&mut part).await {
@@ -162,7 +175,8 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
             // The pause is set before the text is forwarded, so that no response passes.
             shared.state.send_modify(|state| state.traffic.pause_from_server = true);
         }
-        if !vanishes && to.write_all(&part[..read]).await.is_err() {
+        let is_stranded = state.borrow().stranded != opened.stranded;
+        if !vanishes && !is_stranded && to.write_all(&part[..read]).await.is_err() {
             return;
         }
         if caught == Some(Catch::Cut) {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, MySql, Pool};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::dialect::{padded, placeholders};
 use crate::prefix::TablePrefix;
@@ -19,6 +19,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause, reached while polls find no change.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
+/// Time limit of a poll. A connection that the network has dropped silently never answers.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Work that a poll found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,7 +38,8 @@ pub(super) async fn watch(pool: &Pool<MySql>, prefix: &TablePrefix, notifier: &C
         sleep(pause).await;
         // Other processes poll the database, so nothing has to be sent to them.
         drop(notifier.take_pending());
-        match poll(pool, prefix, notifier).await {
+        let found = timeout(RESPONSE_TIMEOUT, poll(pool, prefix, notifier)).await;
+        match found.unwrap_or_else(|elapsed| Err(sqlx::Error::Io(elapsed.into()))) {
             Ok(found) => {
                 if found.event.is_some() {
                     notifier.on_notification(&format!("{:x}", u64::MAX));

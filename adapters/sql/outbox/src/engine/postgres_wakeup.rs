@@ -22,7 +22,9 @@ const CHANNEL: &str = "handover";
 /// Minimum interval between two notifications.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
-/// Time limit for sending a notification.
+/// Interval of the checks of the connection. One that the network has dropped silently receives nothing and reports no error.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Time limit for sending a notification, and for a check.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn watch(connect: &PgConnectOptions, prefix: &TablePrefix, notifier: &CommitNotifier) {
@@ -52,6 +54,7 @@ async fn listen(
     // Notifications that were sent before LISTEN were missed, so every waiter is woken.
     notifier.notify_all_local();
     let mut next = Instant::now();
+    let mut next_check = Instant::now() + CHECK_INTERVAL;
     loop {
         tokio::select! {
             received = listener.try_recv() => match received? {
@@ -64,14 +67,20 @@ async fn listen(
             () = pending_at(notifier, next) => {
                 if let Some(payload) = notifier.take_pending() {
                     let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(payload);
-                    timeout(RESPONSE_TIMEOUT, notify.execute(&mut listener))
-                        .await
-                        .map_err(|elapsed| sqlx::Error::Io(elapsed.into()))??;
+                    in_time(notify.execute(&mut listener)).await?;
                     next = Instant::now() + MIN_INTERVAL;
                 }
             }
+            () = sleep_until(next_check) => {
+                in_time(sqlx::query("SELECT 1").execute(&mut listener)).await?;
+                next_check = Instant::now() + CHECK_INTERVAL;
+            }
         }
     }
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    timeout(RESPONSE_TIMEOUT, call).await.map_err(|elapsed| sqlx::Error::Io(elapsed.into()))?
 }
 
 /// Waits until notifications are pending and the time `earliest` has passed.
