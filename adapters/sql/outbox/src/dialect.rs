@@ -244,6 +244,10 @@ pub struct LookUp<'a> {
 /// widest table the number of parameters is far below the limit of every engine (32,766 on SQLite).
 pub const MAX_ROWS: usize = 128;
 
+/// The maximum size in bytes of the texts in an `INSERT .. VALUES` statement of several rows: a MySQL server may accept packets
+/// of only 1 MB.
+const MAX_TEXT_BYTES: usize = 512 * 1024;
+
 /// `count` placeholders: `?,?,?`.
 pub fn placeholders(count: usize) -> String {
     let mut text = "?,".repeat(count);
@@ -258,11 +262,17 @@ pub(crate) fn insert_values(
     values: Vec<Value>,
     after: &str,
 ) -> Vec<(String, Vec<Value>)> {
-    let mut left = values.len() / columns;
+    let text_bytes = |row: &[Value]| row.iter().map(Value::text_bytes).sum::<usize>();
+    let sizes: Vec<usize> = values.chunks(columns).map(text_bytes).collect();
+    let mut left = sizes.len();
     let mut values = values.into_iter();
     let mut statements = Vec::new();
     while left > 0 {
-        let rows = chunk(left);
+        let mut rows = chunk(left);
+        let skipped = sizes.len() - left;
+        while rows > 1 && sizes.iter().skip(skipped).take(rows).sum::<usize>() > MAX_TEXT_BYTES {
+            rows /= 2;
+        }
         let sql = format!("{into} VALUES {} {after}", tuples(rows, columns));
         statements.push((sql, values.by_ref().take(rows * columns).collect()));
         left -= rows;
@@ -318,11 +328,24 @@ pub(crate) fn numbered(sql: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{chunk, numbered, padded};
+    use super::{chunk, insert_values, numbered, padded};
+    use crate::value::Value;
 
     #[test]
     fn numbered_replaces_placeholders_outside_quotes() {
         assert_eq!(numbered("a = ? AND b = '?' AND c = ?"), "a = $1 AND b = '?' AND c = $2");
+    }
+
+    #[test]
+    fn inserts_of_long_texts_have_fewer_rows() {
+        let rows = |lengths: &[usize]| {
+            let values = lengths.iter().map(|length| Value::from("x".repeat(*length))).collect();
+            let statements = insert_values("INSERT INTO t (a)", 1, values, "");
+            statements.into_iter().map(|(_, values)| values.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&[9; 200]), [128, 64, 8]);
+        assert_eq!(rows(&[100_000; 10]), [4, 4, 2]);
+        assert_eq!(rows(&[1, 1, 700_000, 1]), [2, 1, 1]);
     }
 
     #[test]

@@ -16,6 +16,16 @@ pub enum Value {
     List(Vec<Value>),
 }
 
+impl Value {
+    /// Size of the text in bytes; 0 for other values.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Value::Text(text) => text.as_ref().map_or(0, String::len),
+            Value::Int(_) | Value::Time(_) | Value::List(_) => 0,
+        }
+    }
+}
+
 macro_rules! from {
     ($($type:ty => $kind:ident($value:ident) $with:expr;)+) => {$(
         impl From<$type> for Value {
