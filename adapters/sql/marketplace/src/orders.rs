@@ -109,24 +109,7 @@ pub(crate) fn overdue(
     after: Option<(DateTime<Utc>, OrderId)>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    let index = dialect.index("idx_orders_pending");
-    let mut sql = format!(
-        "SELECT tenant_id, id, create_time FROM orders {index} WHERE status = 'pending' AND create_time <= ?"
-    );
-    let mut values = values![created_by];
-    if let Some((created, id)) = after {
-        // As in `changed_within`: the first condition starts the scan at the cursor.
-        sql.push_str(" AND create_time >= ? AND (create_time > ? OR id > ?)");
-        values.extend(values![created, created, id.get()]);
-    }
-    sql.push_str(" ORDER BY create_time, id LIMIT ?");
-    values.push(most.into());
-    (sql, values)
-}
-
-fn due(row: &Row, time: &'static str) -> Result<DueOrder, StoreError> {
-    let row = OrderTable::fields(row);
-    Ok(DueOrder { tenant: row.id("tenant_id")?, id: row.id("id")?, time: row.time(time)? })
+    due_page((&dialect.index("idx_orders_pending"), "pending", "create_time"), created_by, after, most)
 }
 
 /// A page of the shipped orders that were shipped at or before a time, oldest first.
@@ -136,19 +119,32 @@ pub(crate) fn shipped(
     after: Option<(DateTime<Utc>, OrderId)>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    let index = dialect.index("idx_orders_shipped");
-    let mut sql = format!(
-        "SELECT tenant_id, id, update_time FROM orders {index} WHERE status = 'shipped' AND update_time <= ?"
-    );
-    let mut values = values![shipped_by];
-    if let Some((shipped, id)) = after {
+    due_page((&dialect.index("idx_orders_shipped"), "shipped", "update_time"), shipped_by, after, most)
+}
+
+/// A page of the orders in a status whose time is at or before `until`, oldest first.
+fn due_page(
+    (index, status, time): (&str, &str, &str),
+    until: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, OrderId)>,
+    most: u32,
+) -> (String, Vec<Value>) {
+    let mut sql =
+        format!("SELECT tenant_id, id, {time} FROM orders {index} WHERE status = '{status}' AND {time} <= ?");
+    let mut values = values![until];
+    if let Some((position, id)) = after {
         // As in `changed_within`: the first condition starts the scan at the cursor.
-        sql.push_str(" AND update_time >= ? AND (update_time > ? OR id > ?)");
-        values.extend(values![shipped, shipped, id.get()]);
+        sql.push_str(&format!(" AND {time} >= ? AND ({time} > ? OR id > ?)"));
+        values.extend(values![position, position, id.get()]);
     }
-    sql.push_str(" ORDER BY update_time, id LIMIT ?");
+    sql.push_str(&format!(" ORDER BY {time}, id LIMIT ?"));
     values.push(most.into());
     (sql, values)
+}
+
+fn due(row: &Row, time: &'static str) -> Result<DueOrder, StoreError> {
+    let row = OrderTable::fields(row);
+    Ok(DueOrder { tenant: row.id("tenant_id")?, id: row.id("id")?, time: row.time(time)? })
 }
 
 /// The orders with these ids. An index on the tenant would read every order of the tenant.
