@@ -6,7 +6,8 @@
 use crate::dialect::Joining;
 use crate::value::Value;
 
-/// Maximum number of rows of a deferred insert: larger ones gain little, and would make joined statements of many shapes.
+/// Maximum number of rows of a deferred insert that binds each value: larger ones gain little, and would make joined statements
+/// of many shapes. An insert that binds a list per column has one shape.
 pub(crate) const MAX_DEFERRED_ROWS: usize = 8;
 /// Maximum number of values of the deferred writes, far below the limit of every engine for the parameters of a statement.
 const MAX_DEFERRED_VALUES: usize = 2_000;

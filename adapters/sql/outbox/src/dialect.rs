@@ -242,7 +242,12 @@ pub struct LookUp<'a> {
 
 /// The maximum number of rows in an `INSERT .. VALUES` statement; callers also split lists of keys by it. Even with the
 /// widest table the number of parameters is far below the limit of every engine (32,766 on SQLite).
-pub const MAX_ROWS: usize = 128;
+pub const MAX_ROWS: usize = 256;
+
+/// The lengths of lists of keys and of chunks of rows: few, so that there are few distinct statements (the cache of prepared
+/// statements is limited), and close enough that a group needs one or two statements and its list little padding.
+const LENGTHS: [usize; 22] =
+    [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, MAX_ROWS];
 
 /// The maximum size in bytes of the texts in an `INSERT .. VALUES` statement of several rows: a MySQL server may accept packets
 /// of only 1 MB.
@@ -271,7 +276,7 @@ pub(crate) fn insert_values(
         let mut rows = chunk(left);
         let skipped = sizes.len() - left;
         while rows > 1 && sizes.iter().skip(skipped).take(rows).sum::<usize>() > MAX_TEXT_BYTES {
-            rows /= 2;
+            rows = chunk(rows - 1);
         }
         let sql = format!("{into} VALUES {} {after}", tuples(rows, columns));
         statements.push((sql, values.by_ref().take(rows * columns).collect()));
@@ -288,18 +293,18 @@ fn tuples(rows: usize, columns: usize) -> String {
     text
 }
 
-/// The length of the next chunk of `left` rows: the greatest power of two up to `left` and [`MAX_ROWS`], so that there
-/// are few distinct statements (the cache of prepared statements is limited).
+/// The length of the next chunk of `left` rows: the greatest of [`LENGTHS`] up to `left`.
 pub(crate) fn chunk(left: usize) -> usize {
-    let capped = left.min(MAX_ROWS);
-    if capped == 0 { 0 } else { 1 << capped.ilog2() }
+    LENGTHS.into_iter().rev().find(|length| *length <= left).unwrap_or(0)
 }
 
-/// Pads a list for `IN` to a power of two by repeating its last element, so that there are few distinct statements.
+/// Pads a list for `IN` to the next of [`LENGTHS`], and a longer one to a power of two, by repeating its last element, so that
+/// there are few distinct statements.
 pub fn padded<T: Clone>(list: &[T]) -> Vec<T> {
     let mut padded = list.to_vec();
     if let Some(last) = list.last() {
-        padded.resize(list.len().next_power_of_two(), last.clone());
+        let length = LENGTHS.into_iter().find(|length| *length >= list.len());
+        padded.resize(length.unwrap_or_else(|| list.len().next_power_of_two()), last.clone());
     }
     padded
 }
@@ -343,15 +348,16 @@ mod tests {
             let statements = insert_values("INSERT INTO t (a)", 1, values, "");
             statements.into_iter().map(|(_, values)| values.len()).collect::<Vec<_>>()
         };
-        assert_eq!(rows(&[9; 200]), [128, 64, 8]);
-        assert_eq!(rows(&[100_000; 10]), [4, 4, 2]);
+        assert_eq!(rows(&[9; 209]), [200, 8, 1]);
+        assert_eq!(rows(&[100_000; 12]), [5, 5, 2]);
         assert_eq!(rows(&[1, 1, 700_000, 1]), [2, 1, 1]);
     }
 
     #[test]
-    fn chunk_and_padded_return_powers_of_two() {
-        assert_eq!((chunk(0), chunk(1), chunk(20), chunk(200)), (0, 1, 16, 128));
-        assert_eq!(padded(&[1, 2, 3]), [1, 2, 3, 3]);
+    fn chunks_and_padded_lists_have_few_lengths() {
+        assert_eq!([0, 1, 7, 99, 200, 1_000].map(chunk), [0, 1, 6, 80, 200, 256]);
+        assert_eq!([1, 7, 101, 200, 257].map(|length| padded(&vec![9; length]).len()), [1, 8, 128, 200, 512]);
+        assert_eq!(padded(&[1, 2, 3, 4, 5, 6, 7]), [1, 2, 3, 4, 5, 6, 7, 7]);
         assert!(padded::<u8>(&[]).is_empty());
     }
 }
