@@ -25,36 +25,38 @@ pub(super) fn extent(dialect: &dyn Dialect, query: &AheadQuery) -> (String, Vec<
 /// The rows with ids up to `last_id` that may be published now, in id order.
 pub(super) fn rows_ahead(dialect: &dyn Dialect, query: &AheadQuery, last_id: i64) -> (String, Vec<Value>) {
     let AheadQuery { due, except, .. } = query;
-    let (conditions, mut values) = conditions(dialect, due);
-    let mut sql = format!(
-        "SELECT {columns} FROM outbox_events o {pending} WHERE {conditions} AND o.id >= ? AND o.id <= ?",
-        columns = OutboxTable::COLUMNS,
-        pending = dialect.index("idx_outbox_pending"),
-    );
-    values.extend(values![due.from_id, last_id]);
+    // The groups are left out before the lookups of `conditions`.
+    let mut groups = String::new();
+    let mut values = Vec::new();
     for group in except {
         match group {
             EventGroup::Tenant(tenant) => {
-                sql.push_str(" AND o.tenant_id <> ?");
+                groups.push_str("o.tenant_id <> ? AND ");
                 values.push(tenant.get().into());
             }
             EventGroup::Type(event_type) => {
-                sql.push_str(" AND o.event_type <> ?");
+                groups.push_str("o.event_type <> ? AND ");
                 values.push(event_type.into());
             }
             EventGroup::TenantAndType(tenant, event_type) => {
-                sql.push_str(" AND (o.tenant_id <> ? OR o.event_type <> ?)");
+                groups.push_str("(o.tenant_id <> ? OR o.event_type <> ?) AND ");
                 values.extend(values![tenant.get(), event_type]);
             }
         }
     }
-    sql.push_str(&format!(
-        " AND (NOT ({is_ordered}) OR NOT EXISTS (SELECT 1 FROM outbox_events e {order} WHERE {SAME} \
+    let (conditions, condition_values) = conditions(dialect, due);
+    values.extend(condition_values);
+    values.extend(values![due.from_id, last_id]);
+    let sql = format!(
+        "SELECT {columns} FROM outbox_events o {pending} WHERE {groups}{conditions} AND o.id >= ? AND o.id <= ? \
+         AND (NOT ({is_ordered}) OR NOT EXISTS (SELECT 1 FROM outbox_events e {order} WHERE {SAME} \
          AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} AND {EARLIER})) ORDER BY o.id LIMIT ?",
+        columns = OutboxTable::COLUMNS,
+        pending = dialect.index("idx_outbox_pending"),
         is_ordered = is_ordered("o.event_type", &due.unordered),
         order = dialect.index("idx_outbox_order"),
         other_is_ordered = is_ordered("e.event_type", &due.unordered),
-    ));
+    );
     values.extend(names(&due.unordered).chain(names(&due.unordered)));
     values.push(due.limit.into());
     (sql, values)

@@ -1,7 +1,7 @@
 //! Selection of the outbox rows that may be published now.
 //!
 //! **Invariant:** the cost depends on the number of pending rows, not on the size of the table: one scan of a partial
-//! index in id order, and at most three lookups in partial indexes per row.
+//! index in id order, and at most three lookups in partial indexes per row; one while no row waits for a retry or is `FAILED`.
 
 use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
@@ -66,6 +66,15 @@ fn not_in_flight(dialect: &dyn Dialect, ids: &[i64]) -> (String, Vec<Value>) {
     (sql, bounds.flatten().chain(single).map(Value::from).collect())
 }
 
+/// The condition that no row at all has this status. It is evaluated once per statement, before lookups per row.
+fn none_is(dialect: &dyn Dialect, status: &str, condition: &str) -> String {
+    format!(
+        "NOT EXISTS (SELECT 1 FROM outbox_events n {index} WHERE n.status = {is}{condition})",
+        index = dialect.index("idx_status_time"),
+        is = dialect.opaque_literal(status),
+    )
+}
+
 /// The condition, with its parameters, that a row is pending, due and not blocked by an earlier row of its aggregate.
 pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let DueQuery { partitions, now, on_failed, unordered, in_flight, .. } = query;
@@ -73,22 +82,24 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     let (not_in_flight, in_flight_values) = not_in_flight(dialect, in_flight);
     let mut values = values![*now, mask(*partitions)];
     values.extend(in_flight_values);
-    values.extend(names(unordered).chain([Value::from(*now)]).chain(names(unordered)));
+    values.extend(names(unordered).chain(values![*now, *now]).chain(names(unordered)));
     let mut sql = format!(
         "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition}{not_in_flight} \
-         AND (NOT ({is_ordered}) OR (NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
-           AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER})",
+         AND (NOT ({is_ordered}) OR (({none_waits} OR NOT EXISTS (SELECT 1 FROM outbox_events e {waiting} WHERE {SAME} \
+           AND e.status = 'RETRY' AND e.next_retry_time > ? AND e.sent_time IS NULL AND {other_is_ordered} AND {EARLIER}))",
         pending = dialect.pending(),
         in_partition = in_partition("o"),
         is_ordered = is_ordered("o.event_type", unordered),
+        none_waits = none_is(dialect, "RETRY", " AND n.next_retry_time > ?"),
         waiting = dialect.index("idx_outbox_waiting"),
     );
     match on_failed {
         OnFailed::Continue => {}
         OnFailed::Hold => {
             sql.push_str(&format!(
-                " AND NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
-                 AND e.released_time IS NULL AND {other_is_ordered} AND {EARLIER})",
+                " AND ({none_failed} OR NOT EXISTS (SELECT 1 FROM outbox_events e {failed} WHERE {SAME} \
+                 AND e.status = 'FAILED' AND e.released_time IS NULL AND {other_is_ordered} AND {EARLIER}))",
+                none_failed = none_is(dialect, "FAILED", ""),
                 failed = dialect.index("idx_outbox_failed"),
             ));
             values.extend(names(unordered));

@@ -9,7 +9,7 @@ use crate::dialect::{Dialect, Joining, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::value::{Value, values};
 
-/// Maximum number of events of a statement.
+/// Maximum number of events of a statement: those of a window, also of a large one.
 pub(super) const MAX_EVENTS: usize = 2 * MAX_ROWS;
 
 /// The statement that changes the pending rows of these events to `SENT`.
