@@ -73,10 +73,10 @@ macro_rules! connection {
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
                 let rows = query.fetch_all(self).await.map_err(convert)?;
                 let Some(first) = rows.first() else { return Ok(Vec::new()) };
-                let columns: std::sync::Arc<[String]> =
-                    first.columns().iter().map(|column| column.name().to_owned()).collect();
+                let names = first.columns().iter().map(|column| column.name().to_owned()).collect();
+                let columns = std::sync::Arc::new($crate::row::Columns::new(names));
                 let read = |row, index| $decode(row, index).map_err(|error| error.to_string());
-                let values = |row| (0..columns.len()).map(|index| read(row, index)).collect();
+                let values = |row| (0..columns.names().len()).map(|index| read(row, index)).collect();
                 Ok(rows
                     .iter()
                     .map(|row| $crate::row::Row { columns: columns.clone(), values: values(row) })

@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateId, AggregateRef, Trace};
@@ -16,10 +17,38 @@ use crate::value::{Value, parse_time};
 /// Table name in errors of [`Row::int`], [`Row::text`] and [`Row::time`], for which no table is given.
 const QUERY: &str = "a query";
 
+/// The columns of a query result.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    names: Vec<String>,
+    /// Where the next search begins: most rows are read in the order of their columns.
+    next: AtomicUsize,
+}
+
+impl Columns {
+    pub(crate) fn new(names: Vec<String>) -> Columns {
+        Columns { names, next: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn position(&self, column: &str) -> Option<usize> {
+        let next = self.next.load(Ordering::Relaxed).min(self.names.len());
+        let (before, after) = self.names.split_at(next);
+        let is_it = |name: &String| name == column;
+        let later = after.iter().position(is_it).map(|index| next + index);
+        let position = later.or_else(|| before.iter().position(is_it))?;
+        self.next.store(position + 1, Ordering::Relaxed);
+        Some(position)
+    }
+}
+
 /// A row of a query result.
 #[derive(Debug)]
 pub struct Row {
-    pub(crate) columns: Arc<[String]>,
+    pub(crate) columns: Arc<Columns>,
     /// One item per column. If a value cannot be decoded (such as `infinity`), the item is the error; the other
     /// columns stay readable.
     pub(crate) values: Vec<Result<Value, String>>,
@@ -27,7 +56,7 @@ pub struct Row {
 
 impl Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (column, value) in self.columns.iter().zip(&self.values) {
+        for (column, value) in self.columns.names.iter().zip(&self.values) {
             match value {
                 Ok(Value::Int(Some(value))) => write!(f, "{column}={value} ")?,
                 Ok(Value::Text(Some(value))) => write!(f, "{column}={value} ")?,
@@ -61,7 +90,7 @@ impl Row {
     }
 
     fn value(&self, column: &str) -> Option<&Result<Value, String>> {
-        self.columns.iter().position(|name| name == column).and_then(|index| self.values.get(index))
+        self.columns.position(column).and_then(|index| self.values.get(index))
     }
 }
 

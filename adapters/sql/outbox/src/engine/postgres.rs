@@ -370,11 +370,12 @@ fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {
         return Ok(Value::Text(None));
     }
     Ok(match raw.type_info().name() {
-        "INT8" => Value::Int(Some(row.try_get(index)?)),
+        "INT8" => Value::Int(Some(row.try_get_unchecked(index)?)),
         "INT4" => Value::Int(Some(i64::from(row.try_get::<i32, _>(index)?))),
         "INT2" => Value::Int(Some(i64::from(row.try_get::<i16, _>(index)?))),
         "BOOL" => Value::Int(Some(i64::from(row.try_get::<bool, _>(index)?))),
         "TIMESTAMPTZ" => Value::Time(Some(time(&raw)?)),
+        "TEXT" | "VARCHAR" => Value::Text(Some(row.try_get_unchecked(index)?)),
         _ => Value::Text(Some(row.try_get(index)?)),
     })
 }

@@ -1,6 +1,7 @@
 //! Rows as the archive stores them: every value by its column.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use handover_events::EventId;
 use handover_outbox::ports::{EventWithRecords, StoreError, StoredEvent, StoredRow, StoredValue};
@@ -8,7 +9,7 @@ use handover_outbox::ports::{EventWithRecords, StoreError, StoredEvent, StoredRo
 use super::consume::ConsumeLogTable;
 use super::outbox_table::OutboxTable;
 use crate::dialect::{MAX_ROWS, padded, placeholders};
-use crate::row::Row;
+use crate::row::{Columns, Row};
 use crate::session::Session;
 use crate::table::Table;
 use crate::value::Value;
@@ -23,7 +24,7 @@ fn row_of(stored: &StoredRow, columns: &str) -> Row {
     let values = columns
         .iter()
         .map(|column| stored.get(column).map_or(Ok(Value::Int(None)), |value| Ok(value_of(value))));
-    Row { values: values.collect(), columns: columns.into() }
+    Row { values: values.collect(), columns: Arc::new(Columns::new(columns)) }
 }
 
 fn value_of(stored: &StoredValue) -> Value {
@@ -45,7 +46,7 @@ pub(super) fn interpreted(event: &StoredEvent) -> Result<EventWithRecords, Store
 /// The values of a row; `None` if one of them cannot be decoded.
 fn stored_row(row: &Row) -> Option<StoredRow> {
     let mut stored = StoredRow::new();
-    for (column, value) in row.columns.iter().zip(&row.values) {
+    for (column, value) in row.columns.names().iter().zip(&row.values) {
         let value = match value {
             Ok(Value::Int(value)) => value.map(StoredValue::Int),
             Ok(Value::Text(value)) => value.clone().map(StoredValue::Text),
