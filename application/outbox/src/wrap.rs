@@ -44,6 +44,11 @@ pub trait UnitWrapper: Wraps<Inner: UnitOfWork> {
     fn defer_writes(&mut self) {
         self.inner().defer_writes();
     }
+
+    /// See [`UnitOfWork::defers_writes`].
+    fn defers_writes(&mut self) -> bool {
+        self.inner().defers_writes()
+    }
 }
 
 /// A unit of work or view that behaves as its wrapper `W` defines.
@@ -69,6 +74,10 @@ where
 
     fn defer_writes(&mut self) {
         self.0.defer_writes();
+    }
+
+    fn defers_writes(&mut self) -> bool {
+        self.0.defers_writes()
     }
 
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {

@@ -37,6 +37,14 @@ impl UnitOfWork for MarketUnit {
         self.0.outbox()
     }
 
+    fn defer_writes(&mut self) {
+        self.0.defer_writes();
+    }
+
+    fn defers_writes(&mut self) -> bool {
+        self.0.defers_writes()
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         Box::new(self.0).commit().await
     }

@@ -41,6 +41,10 @@ impl UnitOfWork for MarketSession {
         self.0.defer_writes();
     }
 
+    fn defers_writes(&mut self) -> bool {
+        self.0.defers_writes()
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.0.commit().await
     }

@@ -161,12 +161,12 @@ impl Session {
         let is_deferrable = self.deferred.is_allowed()
             && self.state == State::Ready
             && self.dialect.joining() != Joining::None
-            && after.is_empty()
-            && rows.len() <= MAX_DEFERRED_ROWS * T::INSERTED;
-        if !is_deferrable {
-            return self.insert(T::INSERT, T::INSERTED, rows, after).await.map(drop);
-        }
+            && after.is_empty();
         for (sql, values) in self.dialect.insert(T::INSERT, T::INSERTED, rows, after) {
+            if !is_deferrable || values.len() > MAX_DEFERRED_ROWS * T::INSERTED {
+                self.execute(&sql, values).await?;
+                continue;
+            }
             if self.deferred.concern(&sql) || !self.deferred.have_room_for(values.len()) {
                 self.send_deferred().await?;
             }
@@ -354,6 +354,10 @@ impl UnitOfWork for Session {
 
     fn defer_writes(&mut self) {
         self.deferred.allow();
+    }
+
+    fn defers_writes(&mut self) -> bool {
+        self.deferred.is_allowed()
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {

@@ -79,7 +79,9 @@ impl Orders {
     }
 }
 
-/// Business facts whose effect of one kind exists, each with the event that caused this effect.
+/// Business facts whose effect of one kind exists, each with the event that caused this effect. In a unit of work that defers
+/// its writes, they are not read: the effects MUST have a unique key of their facts, and a conflict repeats the unit of work, which
+/// then reads them.
 pub(super) struct Facts {
     events: BTreeMap<(TenantId, OrderId, String), EventId>,
 }
@@ -102,6 +104,9 @@ impl Facts {
         events: &[Event],
     ) -> Result<Facts, HandlerError> {
         let mut found = BTreeMap::new();
+        if unit.defers_writes() {
+            return Ok(Facts { events: found });
+        }
         for (tenant, ids) in by_tenant(events) {
             for effect in unit.effects_of(kind, tenant, &ids).await? {
                 found.insert((tenant, effect.order, effect.fact), effect.event_id);

@@ -114,6 +114,10 @@ impl<U: UnitOfWork + ?Sized> UnitOfWork for BoundUnit<U> {
         self.unit.defer_writes();
     }
 
+    fn defers_writes(&mut self) -> bool {
+        self.unit.defers_writes()
+    }
+
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {
         self.unit.commit().await
     }

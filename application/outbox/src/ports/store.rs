@@ -139,6 +139,13 @@ pub trait UnitOfWork: View {
     /// MUST still read its own writes. A store need not defer anything.
     fn defer_writes(&mut self) {}
 
+    /// Whether [`defer_writes`](UnitOfWork::defer_writes) was called and the store follows it. Then the caller repeats the unit of
+    /// work after a conflict, without deferring: a handler may leave it to a unique key to find what exists already, instead of
+    /// reading it.
+    fn defers_writes(&mut self) -> bool {
+        false
+    }
+
     /// Commits: all changes become visible and durable, or none.
     ///
     /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which the unit of work may be
@@ -187,6 +194,10 @@ impl<U: UnitOfWork + ?Sized> UnitOfWork for Erased<Box<U>> {
 
     fn defer_writes(&mut self) {
         self.0.defer_writes();
+    }
+
+    fn defers_writes(&mut self) -> bool {
+        self.0.defers_writes()
     }
 
     async fn commit(self: Box<Self>) -> Result<(), StoreError> {

@@ -35,6 +35,8 @@ pub struct MemoryUnit<X: Tables = ()> {
     pub(super) appended: Vec<Partition>,
     changes: Changes<X>,
     failed: bool,
+    /// Nothing is deferred here; its callers behave as with a store that does.
+    defers_writes: bool,
     wake: WakeupNotifier,
 }
 
@@ -60,6 +62,7 @@ impl<X: Tables> MemoryUnit<X> {
             appended: Vec::new(),
             changes: Changes::default(),
             failed: false,
+            defers_writes: false,
             wake,
         }
     }
@@ -222,6 +225,14 @@ impl<X: Tables> View for MemoryUnit<X> {
 impl<X: Tables> UnitOfWork for MemoryUnit<X> {
     fn outbox(&mut self) -> &mut dyn OutboxUnit {
         self
+    }
+
+    fn defer_writes(&mut self) {
+        self.defers_writes = true;
+    }
+
+    fn defers_writes(&mut self) -> bool {
+        self.defers_writes
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
