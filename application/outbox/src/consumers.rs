@@ -23,7 +23,6 @@ mod lanes;
 mod lost_events;
 mod outage;
 mod outcome;
-mod read_ahead;
 mod received_event;
 mod reception;
 mod registration;

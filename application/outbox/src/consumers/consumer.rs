@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
 use handover_events::AggregateRef;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,9 +16,9 @@ use super::bound::Bound;
 use super::broker_timeout::broker_timeout;
 use super::counted_attempt::CountedAttempt;
 use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
-use super::group::GroupOutcome;
+use super::group::{GroupOutcome, Groups};
 use super::identity::{Identity, ParsedDelivery, identify};
-use super::intake::{Intake, Received};
+use super::intake::Intake;
 use super::lanes::Lanes;
 use super::outage::{FIRST_PAUSE, LAST_PAUSE, outage};
 use super::outcome::SingleOutcome;
@@ -154,15 +156,21 @@ impl Worker {
     async fn run(self) -> Option<BrokerError> {
         let mut ungrouped_until = DateTime::UNIX_EPOCH;
         let mut intake = Intake::new(&self.processor, self.subscription.as_ref());
+        // They end in their order, so that a broker can ack each with one frame.
+        let mut groups = FuturesOrdered::new();
         let end = loop {
-            let received = tokio::select! {
+            let deliveries = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => break None,
-                received = intake.next() => received,
-            };
-            let Received { deliveries, read_ahead } = match received {
-                Ok(received) => received,
-                Err(error) => break Some(error),
+                Some(group) = groups.next() => {
+                    self.end_group(group, &mut ungrouped_until).await;
+                    intake.end();
+                    continue;
+                }
+                next = intake.next() => match next {
+                    Ok(next) => next,
+                    Err(error) => break Some(error),
+                },
             };
             if !are_received(&self.processor, &deliveries, &self.closing).await {
                 break None;
@@ -171,21 +179,32 @@ impl Worker {
             let is_ungrouped = self.processor.bound.external.is_some()
                 || self.processor.breaker.is_open()
                 || self.processor.outbox.now() < ungrouped_until;
-            let group = if is_ungrouped {
-                GroupOutcome { single: fresh, ..GroupOutcome::default() }
-            } else {
-                intake.apply(fresh, read_ahead, &self.lanes).await
-            };
-            if group.is_slow {
-                ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
-            }
-            self.settle(&group.done, Settle::Ack).await;
-            self.open_lanes(group.single);
+            let processor = &self.processor;
+            groups.push_back(async move {
+                if is_ungrouped {
+                    GroupOutcome { single: fresh, ..GroupOutcome::default() }
+                } else {
+                    Groups::of(processor).apply(fresh).await
+                }
+            });
         };
+        while let Some(group) = groups.next().await {
+            self.end_group(group, &mut ungrouped_until).await;
+        }
+        drop(groups);
         self.closing.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         end
+    }
+
+    /// Acks the deliveries that the group has settled, and opens lanes for the others.
+    async fn end_group(&self, group: GroupOutcome, ungrouped_until: &mut DateTime<Utc>) {
+        if group.is_slow {
+            *ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
+        }
+        self.settle(&group.done, Settle::Ack).await;
+        self.open_lanes(group.single);
     }
 
     /// Opens a lane for each aggregate. The lanes run concurrently.

@@ -12,7 +12,6 @@ use super::bound::HandlerUnit;
 use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
 use super::gate::{Verdict, plan};
 use super::identity::{ParsedDelivery, claimed_aggregate, matches_row};
-use super::read_ahead::ReadAhead;
 use crate::event_line::EventFields;
 use crate::handler::Applied;
 use crate::history;
@@ -54,12 +53,6 @@ fn is_groupable(delivery: &Delivery, envelope: &Envelope) -> bool {
     !delivery.redelivered && is_plain(envelope)
 }
 
-/// The aggregate of a delivery that a group can process.
-pub(super) fn aggregate_of(parsed: &ParsedDelivery) -> Option<AggregateRef> {
-    let envelope = parsed.envelope.as_ref().filter(|envelope| is_groupable(&parsed.delivery, envelope))?;
-    Some(claimed_aggregate(envelope, &parsed.delivery.message))
-}
-
 /// Applies groups of deliveries of one consumer.
 pub(super) struct Groups<'p> {
     processor: &'p EventProcessor,
@@ -71,11 +64,7 @@ impl<'p> Groups<'p> {
     }
 
     /// Applies as many of these deliveries as possible in one unit of work.
-    pub(super) async fn apply(
-        &self,
-        deliveries: Vec<ParsedDelivery>,
-        read_ahead: Option<ReadAhead>,
-    ) -> GroupOutcome {
+    pub(super) async fn apply(&self, deliveries: Vec<ParsedDelivery>) -> GroupOutcome {
         let mut end = GroupOutcome::default();
         let mut group: Vec<(Delivery, Arc<Envelope>)> = Vec::new();
         for parsed in deliveries {
@@ -91,7 +80,7 @@ impl<'p> Groups<'p> {
         if group.is_empty() {
             return end;
         }
-        let input = Arc::new(GroupInput::of(&group, read_ahead));
+        let input = Arc::new(GroupInput::of(&group));
         let started_at = self.processor.outbox.now();
         let published = group.iter().filter_map(|(delivery, envelope)| {
             let traceparent = delivery.message.headers.get(TRACEPARENT)?;
@@ -104,8 +93,10 @@ impl<'p> Groups<'p> {
         let job = (processor, Arc::clone(&input));
         let settled = with_tx(&self.processor.tx, job, move |unit, (processor, job), attempt| {
             Box::pin(async move {
-                // An error of a deferred write is that of the group: its deliveries are processed one by one.
-                unit.defer_writes();
+                // A deferred write may fail because of a single delivery, and not say which one. The next attempt shows it.
+                if !attempt.is_repeated() {
+                    unit.defer_writes();
+                }
                 Groups::of(processor).settle(unit, attempt, job, started_at).await
             })
         })
@@ -177,14 +168,7 @@ impl<'p> Groups<'p> {
         input: &GroupInput,
         started_at: DateTime<Utc>,
     ) -> Result<BTreeMap<EventId, Settled>, ProcessError> {
-        let read;
-        let unapplied = match &input.read_ahead {
-            Some(unapplied) if !attempt.is_repeated() => unapplied,
-            Some(_) | None => {
-                read = self.processor.unapplied(unit.outbox(), &input.aggregates).await?;
-                &read
-            }
-        };
+        let unapplied = self.processor.unapplied(unit.outbox(), &input.aggregates).await?;
         let matching: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
             .filter_map(|u| {
@@ -200,7 +184,7 @@ impl<'p> Groups<'p> {
         let takes = |event_type: &str| self.processor.bound.takes(event_type);
         let mut apply = Vec::new();
         let mut wait = Vec::new();
-        for aggregate in by_aggregate(unapplied) {
+        for aggregate in by_aggregate(&unapplied) {
             for step in plan(aggregate, &targets, takes, &self.processor.unordered, None, now) {
                 match step.verdict {
                     Verdict::Apply => apply.push(step.event),
@@ -321,12 +305,10 @@ struct GroupInput {
     /// Number of deliveries per event id. Deliveries whose envelope differs from that in `envelopes` are not counted.
     deliveries: BTreeMap<EventId, usize>,
     aggregates: Vec<AggregateRef>,
-    /// The unsettled events of the aggregates, if they were read before the unit of work. Used by its first attempt only.
-    read_ahead: Option<Vec<Unapplied>>,
 }
 
 impl GroupInput {
-    fn of(group: &[(Delivery, Arc<Envelope>)], read_ahead: Option<ReadAhead>) -> GroupInput {
+    fn of(group: &[(Delivery, Arc<Envelope>)]) -> GroupInput {
         let aggregates: BTreeSet<AggregateRef> =
             group.iter().map(|(delivery, envelope)| claimed_aggregate(envelope, &delivery.message)).collect();
         let envelopes: BTreeMap<EventId, Arc<Envelope>> =
@@ -335,9 +317,7 @@ impl GroupInput {
         for (_, envelope) in group.iter().filter(|(_, it)| envelopes.get(&it.event_id) == Some(it)) {
             *deliveries.entry(envelope.event_id.clone()).or_default() += 1;
         }
-        let aggregates: Vec<AggregateRef> = aggregates.into_iter().collect();
-        let read_ahead = read_ahead.and_then(|read| read.of(&aggregates));
-        GroupInput { envelopes, deliveries, aggregates, read_ahead }
+        GroupInput { envelopes, deliveries, aggregates: aggregates.into_iter().collect() }
     }
 
     /// Number of deliveries of the row's event, at least one.

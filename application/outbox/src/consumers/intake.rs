@@ -1,135 +1,93 @@
-//! Receives the deliveries of one subscription in groups. While a full group is applied, the next one is received, and its
-//! rows are read. A store with a single writer gains nothing from this: its groups would be half as large, with twice as many
-//! commits one after the other.
+//! Receives the deliveries of one subscription in groups. While a full group is applied, the next full one may begin beside it,
+//! without the aggregates of the first. A store with a single writer gains nothing from this: its groups would be half as large,
+//! with twice as many commits one after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use handover_events::AggregateRef;
-use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use super::event_processor::EventProcessor;
-use super::group::{GroupOutcome, Groups, aggregate_of};
 use super::identity::ParsedDelivery;
-use super::lanes::Lanes;
-use super::read_ahead::ReadAhead;
-use crate::ports::{BrokerError, StoreError, Subscription, Unapplied};
+use crate::ports::{BrokerError, Subscription};
+use crate::settings::ConsumeOrder;
 
-/// The next group of deliveries, and the rows that were read for it.
-pub(super) struct Received {
-    pub(super) deliveries: Vec<ParsedDelivery>,
-    pub(super) read_ahead: Option<ReadAhead>,
-}
-
-/// The deliveries of one subscription that are not in a group yet.
+/// The deliveries of one subscription that are not in a group yet, and the aggregates of the groups that are applied.
 pub(super) struct Intake<'w> {
-    processor: &'w EventProcessor,
     subscription: &'w dyn Subscription,
     /// Maximum number of deliveries in a group.
     full: usize,
-    reads_ahead: bool,
+    /// Maximum number of groups that are applied at the same time.
+    max_groups: usize,
+    /// Number of groups since the last full one, which shows that others follow.
+    since_full: usize,
+    /// The aggregates of each group that is applied, in the order in which they began.
+    applied: VecDeque<BTreeSet<AggregateRef>>,
     waiting: Vec<ParsedDelivery>,
-    /// Rows of the first deliveries that wait.
-    read_ahead: Option<ReadAhead>,
-    /// Error of the subscription while a group was applied.
-    ended: Option<BrokerError>,
 }
 
 impl<'w> Intake<'w> {
-    pub(super) fn new(processor: &'w EventProcessor, subscription: &'w dyn Subscription) -> Intake<'w> {
+    pub(super) fn new(processor: &EventProcessor, subscription: &'w dyn Subscription) -> Intake<'w> {
         let prefetch = usize::from(processor.settings.prefetch.get());
         let outbox = &processor.outbox;
-        // The broker can deliver the next group during this one only if both fit into the prefetch. Events of another outbox have
-        // no rows yet.
-        let reads_ahead = prefetch > 1
+        // The broker can deliver a second group during the first one only if both fit into the prefetch. The rows of another
+        // outbox's events are added in the order in which they arrive.
+        let is_paired = prefetch > 1
             && !outbox.tx.store().has_single_writer()
             && outbox.receives_from(processor.queue()).is_none();
-        let full = if reads_ahead { prefetch.div_ceil(2) } else { prefetch };
+        let max_groups = if is_paired { 2 } else { 1 };
         Intake {
-            processor,
             subscription,
-            full,
-            reads_ahead,
+            full: prefetch.div_ceil(max_groups),
+            max_groups,
+            since_full: usize::MAX,
+            applied: VecDeque::new(),
             waiting: Vec::new(),
-            read_ahead: None,
-            ended: None,
         }
     }
 
-    /// Waits for the next group: at least one delivery. A cancelled call loses none.
-    pub(super) async fn next(&mut self) -> Result<Received, BrokerError> {
-        if let Some(error) = self.ended.take() {
-            return Err(error);
+    /// Waits for the next group: at least one delivery. Beside another group only a full one begins: otherwise the
+    /// deliveries are committed together afterwards. The caller MUST end the groups in their order, with
+    /// [`Intake::end`]. A cancelled call loses no delivery.
+    pub(super) async fn next(&mut self) -> Result<Vec<ParsedDelivery>, BrokerError> {
+        loop {
+            // A broker may divide a backlog into groups of any size.
+            let may_pair = self.since_full <= self.max_groups && self.applied.len() < self.max_groups;
+            if !may_pair && !self.applied.is_empty() {
+                return std::future::pending().await;
+            }
+            if let Some(group) = self.group() {
+                return Ok(group);
+            }
+            let deliveries = self.subscription.next().await?;
+            self.waiting.extend(deliveries.into_iter().map(ParsedDelivery::of));
         }
-        if self.waiting.is_empty() {
-            self.receive().await?;
-        }
-        let later = self.waiting.split_off(self.full.min(self.waiting.len()));
-        let deliveries = std::mem::replace(&mut self.waiting, later);
-        Ok(Received { deliveries, read_ahead: self.read_ahead.take() })
     }
 
-    async fn receive(&mut self) -> Result<(), BrokerError> {
-        let deliveries = self.subscription.next().await?;
-        self.waiting.extend(deliveries.into_iter().map(ParsedDelivery::of));
-        Ok(())
+    /// Ends the group that began first.
+    pub(super) fn end(&mut self) {
+        self.applied.pop_front();
     }
 
-    /// Applies a group. A full group shows that others follow: the next one is received and read meanwhile.
-    pub(super) async fn apply(
-        &mut self,
-        group: Vec<ParsedDelivery>,
-        read_ahead: Option<ReadAhead>,
-        lanes: &Lanes,
-    ) -> GroupOutcome {
-        let processor = self.processor;
-        if !self.reads_ahead || group.len() < self.full {
-            return Groups::of(processor).apply(group, read_ahead).await;
+    fn group(&mut self) -> Option<Vec<ParsedDelivery>> {
+        let least = if self.applied.is_empty() { 1 } else { self.full };
+        if self.waiting.len() < least {
+            return None;
         }
-        let busy: BTreeSet<AggregateRef> = group.iter().filter_map(aggregate_of).collect();
-        let applied = CancellationToken::new();
-        let applying = async {
-            let outcome = Groups::of(processor).apply(group, read_ahead).await;
-            applied.cancel();
-            outcome
+        let is_full = self.waiting.len() >= self.full;
+        self.since_full = if is_full { 0 } else { self.since_full.saturating_add(1) };
+        let mut later = self.waiting.split_off(self.full.min(self.waiting.len()));
+        let aggregate = |parsed: &ParsedDelivery| parsed.lane(ConsumeOrder::Sequence);
+        let is_applied = |parsed: &ParsedDelivery| {
+            let aggregate = aggregate(parsed);
+            self.applied.iter().any(|applied| applied.contains(&aggregate))
         };
-        let reading = async {
-            while self.waiting.len() < self.full {
-                let received = tokio::select! {
-                    biased;
-                    () = applied.cancelled() => return,
-                    received = self.receive() => received,
-                };
-                if let Err(error) = received {
-                    self.ended = Some(error);
-                    return;
-                }
-            }
-            if !applied.is_cancelled() {
-                self.read(&busy.union(&lanes.aggregates()).cloned().collect()).await;
-            }
-        };
-        tokio::join!(applying, reading).0
-    }
-
-    /// Reads the unsettled events of the next group, except those of `busy` aggregates.
-    async fn read(&mut self, busy: &BTreeSet<AggregateRef>) {
-        let group = self.waiting.iter().take(self.full);
-        let aggregates: BTreeSet<AggregateRef> =
-            group.filter_map(aggregate_of).filter(|aggregate| !busy.contains(aggregate)).collect();
-        match self.unapplied(&aggregates).await {
-            // The worker that has recorded an event may settle it at any time.
-            Ok(unapplied) if unapplied.iter().any(|one| one.record.is_some()) => {}
-            Ok(unapplied) => self.read_ahead = Some(ReadAhead::new(aggregates, unapplied)),
-            Err(error) => {
-                debug!(code = "consumer.read-ahead-failed", %error, consumer = self.processor.name(), "[{}] reading ahead failed; the group reads again", self.processor.name());
-            }
+        let (mut held, group): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(is_applied);
+        held.append(&mut later);
+        self.waiting = held;
+        if group.is_empty() {
+            return None;
         }
-    }
-
-    async fn unapplied(&self, aggregates: &BTreeSet<AggregateRef>) -> Result<Vec<Unapplied>, StoreError> {
-        let aggregates: Vec<AggregateRef> = aggregates.iter().cloned().collect();
-        let mut view = self.processor.outbox.view().await?;
-        self.processor.unapplied(view.outbox_view(), &aggregates).await
+        self.applied.push_back(group.iter().map(aggregate).collect());
+        Some(group)
     }
 }

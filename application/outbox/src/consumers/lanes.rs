@@ -1,7 +1,7 @@
 //! Deliveries that are processed one by one. Each aggregate has a lane of its own: a queue whose deliveries are processed in
 //! their order, while other lanes run concurrently.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handover_events::AggregateRef;
@@ -23,11 +23,6 @@ impl Lanes {
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<AggregateRef, VecDeque<ParsedDelivery>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The aggregates that have a lane.
-    pub(super) fn aggregates(&self) -> BTreeSet<AggregateRef> {
-        self.open().keys().cloned().collect()
     }
 
     /// Appends deliveries to the lane of their aggregate, if it has one; returns the others.
