@@ -298,8 +298,7 @@ pub(crate) fn chunk(left: usize) -> usize {
     LENGTHS.into_iter().rev().find(|length| *length <= left).unwrap_or(0)
 }
 
-/// Pads a list for `IN` to the next of [`LENGTHS`], and a longer one to a power of two, by repeating its last element, so that
-/// there are few distinct statements.
+/// Pads a list for `IN` to one of a few lengths by repeating its last element, so that there are few distinct statements.
 pub fn padded<T: Clone>(list: &[T]) -> Vec<T> {
     let mut padded = list.to_vec();
     if let Some(last) = list.last() {
