@@ -175,7 +175,9 @@ impl<'a, T> Call<'a, T> {
     {
         let Some((claim, encode)) = self.stored.clone() else {
             return with_tx(tx, (input, work), |unit, (input, work), attempt| {
-                unit.defer_writes();
+                if !attempt.is_repeated() {
+                    unit.defer_writes();
+                }
                 work(unit, input, attempt)
             })
             .await;
@@ -183,7 +185,9 @@ impl<'a, T> Call<'a, T> {
         let input = (claim.clone(), encode, input, work);
         let outcome = with_tx(tx, input, |unit, (claim, encode, input, work), attempt| {
             Box::pin(async move {
-                unit.defer_writes();
+                if !attempt.is_repeated() {
+                    unit.defer_writes();
+                }
                 match claim_in(unit, &claim.request).await {
                     Ok(None) => {}
                     Ok(Some(response)) => return Err(UseCaseError::Replayed(response)),

@@ -242,12 +242,11 @@ pub struct LookUp<'a> {
 
 /// The maximum number of rows in an `INSERT .. VALUES` statement; callers also split lists of keys by it. Even with the
 /// widest table the number of parameters is far below the limit of every engine (32,766 on SQLite).
-pub const MAX_ROWS: usize = 256;
+pub const MAX_ROWS: usize = 128;
 
 /// The lengths of lists of keys and of chunks of rows: few, so that there are few distinct statements (the cache of prepared
 /// statements is limited), and close enough that a group needs one or two statements and its list little padding.
-const LENGTHS: [usize; 22] =
-    [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, MAX_ROWS];
+const LENGTHS: [usize; 12] = [1, 2, 4, 8, 16, 32, 50, 64, 100, 128, 200, 256];
 
 /// The maximum size in bytes of the texts in an `INSERT .. VALUES` statement of several rows: a MySQL server may accept packets
 /// of only 1 MB.
@@ -348,13 +347,13 @@ mod tests {
             statements.into_iter().map(|(_, values)| values.len()).collect::<Vec<_>>()
         };
         assert_eq!(rows(&[9; 209]), [200, 8, 1]);
-        assert_eq!(rows(&[100_000; 12]), [5, 5, 2]);
+        assert_eq!(rows(&[100_000; 10]), [4, 4, 2]);
         assert_eq!(rows(&[1, 1, 700_000, 1]), [2, 1, 1]);
     }
 
     #[test]
     fn chunks_and_padded_lists_have_few_lengths() {
-        assert_eq!([0, 1, 7, 99, 200, 1_000].map(chunk), [0, 1, 6, 80, 200, 256]);
+        assert_eq!([0, 1, 7, 99, 200, 1_000].map(chunk), [0, 1, 4, 64, 200, 256]);
         assert_eq!([1, 7, 101, 200, 257].map(|length| padded(&vec![9; length]).len()), [1, 8, 128, 200, 512]);
         assert_eq!(padded(&[1, 2, 3, 4, 5, 6, 7]), [1, 2, 3, 4, 5, 6, 7, 7]);
         assert!(padded::<u8>(&[]).is_empty());

@@ -21,7 +21,7 @@ const QUERY: &str = "a query";
 #[derive(Debug)]
 pub(crate) struct Columns {
     names: Vec<String>,
-    /// Where the next search begins: most rows are read in the order of their columns.
+    /// Index at which the next search begins: most rows are read in the order of their columns.
     next: AtomicUsize,
 }
 
@@ -37,9 +37,9 @@ impl Columns {
     fn position(&self, column: &str) -> Option<usize> {
         let next = self.next.load(Ordering::Relaxed).min(self.names.len());
         let (before, after) = self.names.split_at(next);
-        let is_it = |name: &String| name == column;
-        let later = after.iter().position(is_it).map(|index| next + index);
-        let position = later.or_else(|| before.iter().position(is_it))?;
+        let is_named = |name: &String| name == column;
+        let later = after.iter().position(is_named).map(|index| next + index);
+        let position = later.or_else(|| before.iter().position(is_named))?;
         self.next.store(position + 1, Ordering::Relaxed);
         Some(position)
     }

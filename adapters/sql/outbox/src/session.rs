@@ -158,12 +158,14 @@ impl Session {
     /// Inserts rows of a table: [`Table::rows`]. `after` is the clause after the rows, or empty. A plain insert may be
     /// deferred ([`UnitOfWork::defer_writes`]).
     pub async fn insert_into<T: Table>(&mut self, rows: Vec<Value>, after: &str) -> Result<(), StoreError> {
+        let statements = self.dialect.insert(T::INSERT, T::INSERTED, rows, after);
         let is_deferrable = self.deferred.is_allowed()
             && self.state == State::Ready
             && self.dialect.joining() != Joining::None
-            && after.is_empty();
-        for (sql, values) in self.dialect.insert(T::INSERT, T::INSERTED, rows, after) {
-            if !is_deferrable || values.len() > MAX_DEFERRED_ROWS * T::INSERTED {
+            && after.is_empty()
+            && statements.iter().all(|(_, values)| values.len() <= MAX_DEFERRED_ROWS * T::INSERTED);
+        for (sql, values) in statements {
+            if !is_deferrable {
                 self.execute(&sql, values).await?;
                 continue;
             }

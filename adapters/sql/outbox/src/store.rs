@@ -37,6 +37,7 @@ use handover_outbox::ports::{
 use tokio::time::Instant;
 
 use crate::connection::Engine;
+use crate::dialect::Dialect;
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -187,6 +188,10 @@ impl SqlStore {
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    pub(crate) fn dialect(&self) -> &'static dyn Dialect {
+        self.engine.dialect()
     }
 
     /// A session that may write, in autocommit mode.

@@ -156,14 +156,17 @@ impl Worker {
     async fn run(self) -> Option<BrokerError> {
         let mut ungrouped_until = DateTime::UNIX_EPOCH;
         let mut intake = Intake::new(&self.processor, self.subscription.as_ref());
-        // They end in their order, so that a broker can ack each with one frame.
+        // The groups end in the order in which they began: a broker can then ack the deliveries of each with few frames.
         let mut groups = FuturesOrdered::new();
         let end = loop {
             let deliveries = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => break None,
                 Some(group) = groups.next() => {
-                    self.end_group(group, &mut ungrouped_until).await;
+                    let is_slow = self.end_group(group).await;
+                    if is_slow && !intake.slowed_down() {
+                        ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
+                    }
                     intake.end();
                     continue;
                 }
@@ -179,32 +182,33 @@ impl Worker {
             let is_ungrouped = self.processor.bound.external.is_some()
                 || self.processor.breaker.is_open()
                 || self.processor.outbox.now() < ungrouped_until;
-            let processor = &self.processor;
+            let (processor, closing) = (&self.processor, &self.closing);
             groups.push_back(async move {
-                if is_ungrouped {
+                if closing.is_cancelled() {
+                    // Closing the subscription returns the deliveries to the queue.
+                    GroupOutcome::default()
+                } else if is_ungrouped {
                     GroupOutcome { single: fresh, ..GroupOutcome::default() }
                 } else {
                     Groups::of(processor).apply(fresh).await
                 }
             });
         };
+        self.closing.cancel();
         while let Some(group) = groups.next().await {
-            self.end_group(group, &mut ungrouped_until).await;
+            self.end_group(group).await;
         }
         drop(groups);
-        self.closing.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         end
     }
 
-    /// Acks the deliveries that the group has settled, and opens lanes for the others.
-    async fn end_group(&self, group: GroupOutcome, ungrouped_until: &mut DateTime<Utc>) {
-        if group.is_slow {
-            *ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
-        }
+    /// Acks the deliveries that the group has settled, and opens lanes for the others. Returns whether the group was slow.
+    async fn end_group(&self, group: GroupOutcome) -> bool {
         self.settle(&group.done, Settle::Ack).await;
         self.open_lanes(group.single);
+        group.is_slow
     }
 
     /// Opens a lane for each aggregate. The lanes run concurrently.

@@ -93,7 +93,8 @@ impl<'p> Groups<'p> {
         let job = (processor, Arc::clone(&input));
         let settled = with_tx(&self.processor.tx, job, move |unit, (processor, job), attempt| {
             Box::pin(async move {
-                // A deferred write may fail because of a single delivery, and not say which one. The next attempt shows it.
+                // A deferred write may fail because of a single delivery, and not say which one. The next attempt fails at
+                // the statement, or not at all.
                 if !attempt.is_repeated() {
                     unit.defer_writes();
                 }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::AggregateRef;
 
 use super::event_processor::EventProcessor;
@@ -11,22 +12,33 @@ use super::identity::ParsedDelivery;
 use crate::ports::{BrokerError, Subscription};
 use crate::settings::ConsumeOrder;
 
-/// The deliveries of one subscription that are not in a group yet, and the aggregates of the groups that are applied.
+/// Time during which groups are applied one after the other if two at the same time were slow: they wait for locks of each other.
+const UNPAIRED_FOR: TimeDelta = TimeDelta::minutes(1);
+
+/// The deliveries of one subscription that are not in a group yet, and the groups that are applied.
 pub(super) struct Intake<'w> {
+    processor: &'w EventProcessor,
     subscription: &'w dyn Subscription,
     /// Maximum number of deliveries in a group.
     full: usize,
     /// Maximum number of groups that are applied at the same time.
     max_groups: usize,
-    /// Number of groups since the last full one, which shows that others follow.
+    unpaired_until: DateTime<Utc>,
+    /// Number of smaller groups since the last full one.
     since_full: usize,
-    /// The aggregates of each group that is applied, in the order in which they began.
-    applied: VecDeque<BTreeSet<AggregateRef>>,
+    /// The groups that are applied, in the order in which they began.
+    applied: VecDeque<AppliedGroup>,
     waiting: Vec<ParsedDelivery>,
 }
 
+struct AppliedGroup {
+    aggregates: BTreeSet<AggregateRef>,
+    /// Whether another group was applied at the same time.
+    was_paired: bool,
+}
+
 impl<'w> Intake<'w> {
-    pub(super) fn new(processor: &EventProcessor, subscription: &'w dyn Subscription) -> Intake<'w> {
+    pub(super) fn new(processor: &'w EventProcessor, subscription: &'w dyn Subscription) -> Intake<'w> {
         let prefetch = usize::from(processor.settings.prefetch.get());
         let outbox = &processor.outbox;
         // The broker can deliver a second group during the first one only if both fit into the prefetch. The rows of another
@@ -36,23 +48,23 @@ impl<'w> Intake<'w> {
             && outbox.receives_from(processor.queue()).is_none();
         let max_groups = if is_paired { 2 } else { 1 };
         Intake {
+            processor,
             subscription,
-            full: prefetch.div_ceil(max_groups),
+            full: prefetch / max_groups,
             max_groups,
+            unpaired_until: DateTime::UNIX_EPOCH,
             since_full: usize::MAX,
             applied: VecDeque::new(),
             waiting: Vec::new(),
         }
     }
 
-    /// Waits for the next group: at least one delivery. Beside another group only a full one begins: otherwise the
-    /// deliveries are committed together afterwards. The caller MUST end the groups in their order, with
-    /// [`Intake::end`]. A cancelled call loses no delivery.
+    /// Waits for the next group: at least one delivery. Beside another group it begins only if about a full one waits: otherwise
+    /// the deliveries are committed together afterwards. The caller MUST end the groups in their order, with [`Intake::end`]. A
+    /// cancelled call loses no delivery.
     pub(super) async fn next(&mut self) -> Result<Vec<ParsedDelivery>, BrokerError> {
         loop {
-            // A broker may divide a backlog into groups of any size.
-            let may_pair = self.since_full <= self.max_groups && self.applied.len() < self.max_groups;
-            if !may_pair && !self.applied.is_empty() {
+            if !self.applied.is_empty() && !self.may_pair() {
                 return std::future::pending().await;
             }
             if let Some(group) = self.group() {
@@ -68,26 +80,47 @@ impl<'w> Intake<'w> {
         self.applied.pop_front();
     }
 
+    /// The group that began first was slow. Returns whether others may be applied as a group.
+    pub(super) fn slowed_down(&mut self) -> bool {
+        let was_paired = self.applied.front().is_some_and(|group| group.was_paired);
+        if was_paired {
+            self.unpaired_until = self.processor.outbox.now() + UNPAIRED_FOR;
+        }
+        was_paired
+    }
+
+    /// Whether a group may begin beside another one. A broker may deliver a backlog in parts of any size, so after a full group a
+    /// few smaller ones are no end of the backlog.
+    fn may_pair(&self) -> bool {
+        self.applied.len() < self.max_groups
+            && self.since_full <= self.max_groups
+            && self.processor.outbox.now() >= self.unpaired_until
+    }
+
     fn group(&mut self) -> Option<Vec<ParsedDelivery>> {
-        let least = if self.applied.is_empty() { 1 } else { self.full };
+        // Deliveries in lanes occupy slots of the prefetch, too.
+        let least = if self.applied.is_empty() { 1 } else { self.full - self.full / 4 };
         if self.waiting.len() < least {
             return None;
         }
-        let is_full = self.waiting.len() >= self.full;
-        self.since_full = if is_full { 0 } else { self.since_full.saturating_add(1) };
         let mut later = self.waiting.split_off(self.full.min(self.waiting.len()));
         let aggregate = |parsed: &ParsedDelivery| parsed.lane(ConsumeOrder::Sequence);
         let is_applied = |parsed: &ParsedDelivery| {
             let aggregate = aggregate(parsed);
-            self.applied.iter().any(|applied| applied.contains(&aggregate))
+            self.applied.iter().any(|applied| applied.aggregates.contains(&aggregate))
         };
+        let is_full = self.waiting.len() >= self.full;
         let (mut held, group): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(is_applied);
         held.append(&mut later);
         self.waiting = held;
         if group.is_empty() {
             return None;
         }
-        self.applied.push_back(group.iter().map(aggregate).collect());
+        self.since_full = if is_full { 0 } else { self.since_full.saturating_add(1) };
+        let was_paired = !self.applied.is_empty();
+        self.applied.iter_mut().for_each(|other| other.was_paired = true);
+        let aggregates = group.iter().map(aggregate).collect();
+        self.applied.push_back(AppliedGroup { aggregates, was_paired });
         Some(group)
     }
 }

@@ -139,9 +139,8 @@ pub trait UnitOfWork: View {
     /// MUST still read its own writes. A store need not defer anything.
     fn defer_writes(&mut self) {}
 
-    /// Whether [`defer_writes`](UnitOfWork::defer_writes) was called and the store follows it. Then the caller repeats the unit of
-    /// work after a conflict, without deferring: a handler may leave it to a unique key to find what exists already, instead of
-    /// reading it.
+    /// Whether [`defer_writes`](UnitOfWork::defer_writes) was called. Then a handler may leave it to a unique key to find what exists
+    /// already, instead of reading it: a caller that defers writes MUST NOT defer them in the attempt after a conflict.
     fn defers_writes(&mut self) -> bool {
         false
     }

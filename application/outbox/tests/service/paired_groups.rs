@@ -157,3 +157,30 @@ async fn event_that_another_process_applies_during_its_group_has_no_second_effec
     assert_eq!(noted, ["1-1-noted-1", "2-1-noted-1", "4-1-noted-1"]);
     assert_eq!(library.consumed("loans", "4-1").await, Some((ConsumeStatus::Success, 1)));
 }
+
+/// Handlers of both groups may wait for locks of each other.
+#[tokio::test(start_paused = true)]
+async fn after_a_slow_group_beside_another_one_groups_are_applied_one_after_the_other() {
+    let (library, handler) = consuming(&[(1, 1), (2, 1), (3, 1), (4, 1)]).await;
+    eventually(async || handler.calls().len() == 2).await;
+    // Longer than the time limit of a group: both fail, and their deliveries are applied one by one.
+    library.outbox.sleep(std::time::Duration::from_secs(9)).await;
+    handler.permits.add_permits(4);
+    eventually(async || library.is_quiet().await).await;
+    assert_eq!(library.ids("LOAN_NOTED").await.len(), 4);
+    let before = handler.calls().len();
+    let event = |book: i64| library.event(&format!("{book}-1"), "BOOK_LENT", book, 1, r#"{"reader":3}"#);
+    library.commit((5..=9).map(event).collect()).await;
+    library.deliver("5-1").await;
+    eventually(async || handler.calls().len() > before).await;
+    for book in 6..=9 {
+        library.deliver(&format!("{book}-1")).await;
+    }
+    handler.permits.add_permits(1);
+    eventually(async || handler.calls().len() > before + 1).await;
+    nothing_else_happens(&library).await;
+    assert_eq!(handler.calls()[before..], [vec!["5-1"], vec!["6-1", "7-1"]]);
+    handler.permits.add_permits(9);
+    eventually(async || library.is_quiet().await).await;
+    assert_eq!(library.ids("LOAN_NOTED").await.len(), 9);
+}

@@ -35,7 +35,7 @@ pub struct MemoryUnit<X: Tables = ()> {
     pub(super) appended: Vec<Partition>,
     changes: Changes<X>,
     failed: bool,
-    /// Nothing is deferred here; its callers behave as with a store that does.
+    /// Whether the caller allowed deferred writes; this store makes every write at once.
     defers_writes: bool,
     wake: WakeupNotifier,
 }

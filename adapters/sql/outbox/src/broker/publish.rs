@@ -8,7 +8,6 @@ use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route, Store
 use super::inner::{Inner, broker_error, lock};
 use super::messages::{MessageTable, NewMessage, earlier};
 use super::upkeep::POLL_INTERVAL;
-use crate::dialect::chunk;
 use crate::table::Table as _;
 use crate::value::Value;
 
@@ -44,14 +43,16 @@ impl Inner {
     }
 
     async fn enqueue(&self, rows: Vec<Value>) -> Result<(), StoreError> {
-        let count = rows.len() / MessageTable::INSERTED;
-        if chunk(count) == count {
-            // A single statement is atomic without an explicit transaction.
-            return self.store.writing().await?.insert_into::<MessageTable>(rows, "").await;
+        let dialect = self.store.dialect();
+        let statements = dialect.insert(MessageTable::INSERT, MessageTable::INSERTED, rows, "");
+        // A single statement is atomic without an explicit transaction.
+        let is_atomic = statements.len() == 1;
+        let session = if is_atomic { self.store.writing().await } else { self.store.transaction().await };
+        let mut session = session?;
+        for (sql, values) in statements {
+            session.execute(&sql, values).await?;
         }
-        let mut session = self.store.transaction().await?;
-        session.insert_into::<MessageTable>(rows, "").await?;
-        session.commit_now().await
+        if is_atomic { Ok(()) } else { session.commit_now().await }
     }
 
     /// Records when a message that was inserted into a queue expires.

@@ -30,7 +30,7 @@ const MAX_IDLE_WITHOUT_PING: Duration = Duration::from_millis(100);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the search for the cause when the pool could not connect.
 const CAUSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Capacity of the cache of prepared statements per connection. Few are needed: list lengths are powers of two.
+/// Capacity of the cache of prepared statements per connection. Few are needed: lists have few lengths.
 pub(super) const PREPARED: usize = 256;
 /// The server's time limit for a statement, in seconds; shorter than [`RESPONSE_TIMEOUT`]. Without it a server
 /// continues after the client has stopped waiting, and keeps the locks of the transaction.

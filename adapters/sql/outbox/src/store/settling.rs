@@ -9,8 +9,8 @@ use crate::dialect::{Dialect, Joining, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::value::{Value, values};
 
-/// Maximum number of events of a statement: those of a window, also of a large one.
-pub(super) const MAX_EVENTS: usize = 2 * MAX_ROWS;
+/// Maximum number of events of a statement: more than a window usually has.
+pub(super) const MAX_EVENTS: usize = 4 * MAX_ROWS;
 
 /// The statement that changes the pending rows of these events to `SENT`.
 pub(super) fn sent(dialect: &dyn Dialect, events: &[&EventId], now: DateTime<Utc>) -> (String, Vec<Value>) {

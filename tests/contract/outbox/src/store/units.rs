@@ -303,6 +303,7 @@ pub async fn times_are_stored_with_microsecond_precision(rig: &dyn StoreRig) {
 /// A unit of work that may defer writes reads them, and its commit stores them.
 pub async fn a_unit_of_work_reads_and_commits_its_deferred_writes(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
+    assert!(!unit.defers_writes(), "the caller of this unit of work repeats it with the same reads");
     unit.defer_writes();
     unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
     assert!(has_event(unit.outbox_view(), "e").await, "a unit of work must read its own event");
