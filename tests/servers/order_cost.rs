@@ -39,21 +39,21 @@ struct Cost {
 }
 
 const SQLITE: Cost = Cost {
-    phases: [(Phase::Place, 7, 1), (Phase::Publish, 5, 2), (Phase::Consume, 10, 4)],
-    log_bytes: 177_192,
+    phases: [(Phase::Place, 7, 1), (Phase::Publish, 5, 2), (Phase::Consume, 9, 4)],
+    log_bytes: 173_072,
 };
 const POSTGRES: Cost = Cost {
-    phases: [(Phase::Place, 7, 1), (Phase::Publish, 5, 2), (Phase::Consume, 16, 4)],
+    phases: [(Phase::Place, 7, 1), (Phase::Publish, 5, 2), (Phase::Consume, 15, 4)],
     log_bytes: 9_112,
 };
 const POSTGRES_RABBITMQ: Cost =
-    Cost { phases: [(Phase::Place, 7, 1), (Phase::Publish, 4, 1), (Phase::Consume, 7, 1)], log_bytes: 6_904 };
+    Cost { phases: [(Phase::Place, 7, 1), (Phase::Publish, 4, 1), (Phase::Consume, 6, 1)], log_bytes: 6_904 };
 const MARIADB: Cost = Cost {
-    phases: [(Phase::Place, 11, 1), (Phase::Publish, 6, 2), (Phase::Consume, 17, 4)],
+    phases: [(Phase::Place, 11, 1), (Phase::Publish, 6, 2), (Phase::Consume, 16, 4)],
     log_bytes: 15_591,
 };
 const MARIADB_RABBITMQ: Cost = Cost {
-    phases: [(Phase::Place, 11, 1), (Phase::Publish, 5, 1), (Phase::Consume, 8, 1)],
+    phases: [(Phase::Place, 11, 1), (Phase::Publish, 5, 1), (Phase::Consume, 7, 1)],
     log_bytes: 10_397,
 };
 
