@@ -73,6 +73,28 @@ async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
 }
 
 /// Expired messages of any queue are moved by whoever receives next.
+/// Long messages are inserted by several statements.
+#[tokio::test]
+async fn window_of_long_messages_is_stored_as_a_whole_or_not_at_all() {
+    let fixture = fixture().await;
+    let broker = broker(&fixture).await;
+    let mut direct = fixture.direct_connection().await;
+    let refusal = "CREATE TRIGGER refusal BEFORE INSERT ON outbox_broker_messages WHEN NEW.message_id = 'm8' \
+                   BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    direct.execute(refusal).await.unwrap();
+    let long = |id: String| {
+        let message = Message { body: "x".repeat(100_000), ..message(&id) };
+        Outgoing::to_queue(id.parse().unwrap(), INVENTORY_QUEUE.to_owned(), message)
+    };
+    let window = || (1..=8).map(|n| long(format!("m{n}"))).collect();
+    broker.publish(window()).await.unwrap_err();
+    assert!(!broker.has_messages(INVENTORY_QUEUE).await.unwrap());
+    direct.execute("DROP TRIGGER refusal").await.unwrap();
+    broker.publish(window()).await.unwrap();
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(ids(&next(subscription.as_ref()).await), ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8"]);
+}
+
 #[tokio::test]
 async fn message_with_damaged_headers_is_delivered_and_stops_no_other_queue() {
     let fixture = fixture().await;

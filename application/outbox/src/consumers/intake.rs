@@ -1,6 +1,6 @@
-//! Receives the deliveries of one subscription in groups. While a full group is applied, the next full one may begin beside it,
-//! without the aggregates of the first. A store with a single writer gains nothing from this: its groups would be half as large,
-//! with twice as many commits one after the other.
+//! Receives the deliveries of one subscription in groups. Two full groups are applied at the same time, without common
+//! aggregates. A store with a single writer gains nothing from this: its groups would be half as large, with twice as many commits
+//! one after the other.
 
 use std::collections::{BTreeSet, VecDeque};
 

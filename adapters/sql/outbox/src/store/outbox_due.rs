@@ -83,8 +83,8 @@ pub(super) fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Ve
     let mut values = values![*now, mask(*partitions)];
     values.extend(in_flight_values);
     values.extend(names(unordered).chain(values![*now, *now]).chain(names(unordered)));
-    // A search that begins later follows one that was slow, maybe because of many dead entries of rows that were FAILED: the
-    // condition would read all of them.
+    // A search begins at a later id behind a backlog, or after a slow search. The cause may be a transaction that stays open: then
+    // the condition would read the dead entries of all rows that were FAILED.
     let none_failed = if *from_id > 0 { "FALSE".to_owned() } else { none_is(dialect, "FAILED", "") };
     let mut sql = format!(
         "{pending} AND (o.next_retry_time IS NULL OR o.next_retry_time <= ?) AND {in_partition}{not_in_flight} \
