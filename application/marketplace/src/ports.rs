@@ -23,8 +23,8 @@ mod rate_limit;
 mod refunds;
 
 pub use assets::{
-    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, FrozenHold, LedgerEntry,
-    LedgerInconsistency, LedgerPage, LedgerPosition, ledger_inconsistencies,
+    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, ExpiredCoupon, FrozenHold,
+    LedgerEntry, LedgerInconsistency, LedgerPage, LedgerPosition, ledger_inconsistencies,
 };
 pub use credit::{
     BuyerCredit, CreditChange, CreditQueries, CreditQueriesWrapper, CreditRepo, CreditRepoWrapper,

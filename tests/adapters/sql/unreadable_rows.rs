@@ -20,9 +20,12 @@ use marketplace::{
     Actor, App, AutoCompletionSettings, CommandContext, ConsistencySettings, EventsOfOpenCases,
     RefundSettings, Role, Rules,
 };
-use marketplace_contract::samples::{balance, finding, hold, order, order_id, order_moved_to, refund, user};
+use marketplace_contract::samples::{
+    balance, coupon, coupon_id, finding, hold, order, order_id, order_moved_to, refund, user,
+};
 use marketplace_domain::{
-    Asset, Balance, FeeRate, HoldStatus, OrderStatus, PointsRules, Purse, RecordedFinding,
+    Asset, Balance, Coupon, CouponStatus, FeeRate, HoldStatus, OrderStatus, PointsRules, Purse,
+    RecordedFinding,
 };
 use sqlx::Executor;
 
@@ -284,19 +287,41 @@ async fn unreadable_hold_stops_no_release_of_another_hold() {
     let mut direct = fixture.direct_connection().await;
     direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
     direct.execute("UPDATE asset_holds SET user_id = 0 WHERE order_id = 1").await.unwrap();
-    let app = app(&fixture);
-    let settings = ConsistencySettings {
-        lock_timeout: Duration::ZERO,
-        batch: NonZeroU32::MIN,
-        ..ConsistencySettings::default()
-    };
-    let reaper = LockTimeoutReaper { tx: app.tx.clone(), events: app.handlers.events.clone(), settings };
+    let reaper = reaper(&app(&fixture));
     assert_eq!(reaper.reap().await.unwrap(), ReaperReport { released: 1, ..ReaperReport::default() });
     let mut view = fixture.store.view().await.unwrap();
     let other = view.holds_of(TenantId::DEFAULT, &[order_id(2)]).await.unwrap().remove(0);
     assert_eq!(other.status, HoldStatus::Released);
     let balance = view.balance_of(TenantId::DEFAULT, owner, Purse::Wallet).await.unwrap().unwrap();
     assert_eq!((balance.available, balance.frozen), (500, 500));
+}
+
+/// A reaper whose batches are of one coupon, so that the unreadable coupon would be all of the first one.
+#[tokio::test]
+async fn unreadable_coupon_stops_no_expiry_of_another_coupon() {
+    let fixture = fixture().await;
+    let mut unit = fixture.store.begin().await.unwrap();
+    for id in [1, 2] {
+        unit.insert_coupon(&Coupon { expires_at: start(), ..coupon(id) }).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct.execute("UPDATE coupons SET user_id = 0 WHERE id = 1").await.unwrap();
+    let reaper = reaper(&app(&fixture));
+    assert_eq!(reaper.reap().await.unwrap(), ReaperReport { expired: 1, ..ReaperReport::default() });
+    let other = fixture.store.view().await.unwrap().coupon_by_id(TenantId::DEFAULT, coupon_id(2)).await;
+    assert_eq!(other.unwrap().unwrap().status, CouponStatus::Expired);
+}
+
+/// A reaper whose batches are of one row.
+fn reaper(app: &App) -> LockTimeoutReaper {
+    let settings = ConsistencySettings {
+        lock_timeout: Duration::ZERO,
+        batch: NonZeroU32::MIN,
+        ..ConsistencySettings::default()
+    };
+    LockTimeoutReaper { tx: app.tx.clone(), events: app.handlers.events.clone(), settings }
 }
 
 /// The kind of a finding of another version.

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 use marketplace::ports::{
-    AccountTotal, AssetQueries, AssetRepo, FrozenHold, LedgerEntry, LedgerPage, LedgerPosition,
+    AccountTotal, AssetQueries, AssetRepo, ExpiredCoupon, FrozenHold, LedgerEntry, LedgerPage, LedgerPosition,
 };
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
@@ -39,8 +39,13 @@ impl AssetQueries for MarketUnit {
         self.read(|statement| coupons::page(statement, (tenant, user), before, limit)).await
     }
 
-    async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {
-        self.read(|statement| coupons::expired(statement, now, limit)).await
+    async fn coupons_expired(
+        &mut self,
+        now: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, CouponId)>,
+        limit: u32,
+    ) -> Result<Vec<ExpiredCoupon>, StoreError> {
+        self.read(|statement| coupons::expired(statement, now, after, limit)).await
     }
 
     async fn balance_of(

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 use marketplace::ports::{
-    AccountTotal, AssetQueries, AssetRepo, FrozenHold, LedgerEntry, LedgerPage, LedgerPosition,
+    AccountTotal, AssetQueries, AssetRepo, ExpiredCoupon, FrozenHold, LedgerEntry, LedgerPage, LedgerPosition,
 };
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
@@ -35,8 +35,13 @@ impl AssetQueries for MarketSession {
         coupons::page(self, tenant, user, before, limit).await
     }
 
-    async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {
-        coupons::expired(self, now, limit).await
+    async fn coupons_expired(
+        &mut self,
+        now: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, CouponId)>,
+        limit: u32,
+    ) -> Result<Vec<ExpiredCoupon>, StoreError> {
+        coupons::expired(self, now, after, limit).await
     }
 
     async fn balance_of(

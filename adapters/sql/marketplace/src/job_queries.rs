@@ -5,8 +5,8 @@ use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{FindingFilter, GatewayReportFilter, InvoiceFilter, OrderSide, RefundFilter};
 use marketplace_domain::{
-    Asset, FindingState, InvoiceId, InvoiceStatus, OrderId, Purse, RefundId, RefundStatus, ReportState,
-    ShipmentState, UserId,
+    Asset, CouponId, FindingState, InvoiceId, InvoiceStatus, OrderId, Purse, RefundId, RefundStatus,
+    ReportState, ShipmentState, UserId,
 };
 
 use super::assets::{coupons, holds, operations};
@@ -26,6 +26,7 @@ pub(crate) fn sweeps(
 ) -> Vec<IndexedQuery> {
     let tenant = TenantId::DEFAULT;
     let before = now - Duration::hours(1);
+    let coupon = CouponId::try_from(9).ok().map(|coupon| (before, coupon));
     let holds = |after| holds::pending(dialect, now, after, 100);
     let orders = |of, after| orders::changed_within(dialect, of, before, now, after, 100);
     let entries = |purse, before| operations::entries(dialect, (tenant, user), purse, before, 100);
@@ -65,7 +66,8 @@ pub(crate) fn sweeps(
         ("idx_findings_state", findings(None, Some(FindingState::Open))),
         ("idx_findings_state", findings::open_subjects(dialect, Some(9), 100)),
         ("idx_findings_kind", (findings::OPEN_BY_KIND.to_owned(), vec![])),
-        ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
+        ("idx_coupons_expiry", coupons::to_expire(dialect, now, None, 100)),
+        ("idx_coupons_expiry", coupons::to_expire(dialect, now, coupon, 100)),
         ("idx_orders_updated", orders(None, None)),
         ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),
         ("idx_orders_pending", orders::overdue(dialect, now, None, 100)),

@@ -19,7 +19,7 @@ use crate::consistency::AboutEvents;
 use crate::context::{Actor, CommandContext};
 use crate::error::UseCaseError;
 use crate::events::{EventFactory, EventSource};
-use crate::ports::{FrozenHold, MarketTransactor, Work};
+use crate::ports::{ExpiredCoupon, FrozenHold, MarketTransactor, Work};
 use crate::use_cases::transition;
 use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
@@ -167,26 +167,39 @@ impl LockTimeoutReaper {
     /// Sets expired coupons to `EXPIRED`. Returns their number.
     async fn expire_coupons(&self, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut expired = 0;
+        let mut after = None;
         loop {
-            let coupons = self.tx.view().await?.coupons_expired(now, self.settings.batch.get()).await?;
-            if coupons.is_empty() || self.tx.stopping().is_cancelled() {
-                return Ok(expired);
-            }
-            let updated = with_tx(&self.tx, coupons, move |unit, coupons, _| {
-                Box::pin(async move {
-                    let mut updated = 0;
-                    for coupon in coupons.iter().filter_map(|coupon| coupon.expire(now)) {
-                        updated += u64::from(unit.advance_coupon(&coupon).await? == Changed::One);
+            let batch = self.settings.batch.get();
+            let coupons = self.tx.view().await?.coupons_expired(now, after, batch).await?;
+            let Some(last) = coupons.last() else { return Ok(expired) };
+            after = Some(last.position());
+            for coupon in &coupons {
+                if self.tx.stopping().is_cancelled() {
+                    return Ok(expired);
+                }
+                match self.expire(coupon, now).await {
+                    Ok(changed) => expired += u64::from(changed == Changed::One),
+                    // An error with one coupon must not stop the run.
+                    Err(error) => {
+                        warn!(code = "reaper.coupon-not-expired", %error, couponId = %coupon.id,
+                        "[LockTimeoutReaper] coupon not set to EXPIRED; retrying in the next run")
                     }
-                    Ok::<_, StoreError>(updated)
-                })
-            })
-            .await?;
-            if updated == 0 {
-                return Ok(expired);
+                }
             }
-            expired += updated;
         }
+    }
+
+    async fn expire(&self, coupon: &ExpiredCoupon, now: DateTime<Utc>) -> Result<Changed, StoreError> {
+        with_tx(&self.tx, *coupon, move |unit, coupon, _| {
+            Box::pin(async move {
+                let seen = unit.coupon_by_id(coupon.tenant, coupon.id).await?;
+                match seen.and_then(|seen| seen.expire(now)) {
+                    Some(expired) => unit.advance_coupon(&expired).await,
+                    None => Ok(Changed::None),
+                }
+            })
+        })
+        .await
     }
 }
 

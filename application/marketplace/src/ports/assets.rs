@@ -120,6 +120,21 @@ impl FrozenHold {
     }
 }
 
+/// A coupon that a job has to set to `EXPIRED`. Only its key and its expiry time, as for a [`FrozenHold`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpiredCoupon {
+    pub tenant: TenantId,
+    pub id: CouponId,
+    pub expires_at: DateTime<Utc>,
+}
+
+impl ExpiredCoupon {
+    /// Sort key of [`AssetQueries::coupons_expired`].
+    pub const fn position(&self) -> (DateTime<Utc>, CouponId) {
+        (self.expires_at, self.id)
+    }
+}
+
 /// Reads assets.
 #[handover_macros::wrappable]
 #[async_trait]
@@ -136,9 +151,14 @@ pub trait AssetQueries: Send {
         limit: u32,
     ) -> Result<Vec<Coupon>, StoreError>;
 
-    /// At most `limit` coupons of any tenant that are `AVAILABLE` and have an `expires_at` at or before `now`, earliest
-    /// first.
-    async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError>;
+    /// At most `limit` coupons of any tenant that are `AVAILABLE` and have an `expires_at` at or before `now`, after the
+    /// position `after` in the order of `expires_at` and id.
+    async fn coupons_expired(
+        &mut self,
+        now: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, CouponId)>,
+        limit: u32,
+    ) -> Result<Vec<ExpiredCoupon>, StoreError>;
 
     /// Balance of a user; `None` before its first change.
     async fn balance_of(

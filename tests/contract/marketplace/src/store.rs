@@ -228,6 +228,7 @@ handover_contract::rules! { store_rules: MarketRig;
         coupon_pages_are_ordered_by_descending_id,
         coupon_is_expired_at_its_expiry_time,
         expired_coupons_are_available_and_ordered_earliest_first,
+        expired_coupon_pages_continue_after_the_last_coupon,
         concurrent_coupon_changes_succeed_exactly_once,
     ]
     holds: [

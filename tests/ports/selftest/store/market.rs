@@ -286,6 +286,9 @@ faults! { broken_by(Fault) {
     coupons_expire_late: CouponsExpireLate breaks [
         "coupon_is_expired_at_its_expiry_time",
     ]
+    expired_coupon_pages_restart: ExpiredCouponPagesRestart breaks [
+        "expired_coupon_pages_continue_after_the_last_coupon",
+    ]
     changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
         "changed_orders_are_paged_by_time_and_id",
     ]

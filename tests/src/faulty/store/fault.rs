@@ -243,6 +243,7 @@ pub enum Fault {
     OldestRefundIsTheFirst,
     FailedRefundsAreCountedForEver,
     CouponsExpireLate,
+    ExpiredCouponPagesRestart,
     ChangedOrdersLeakToOtherTenants,
     ProductsByIdLeakToOtherTenants,
     OnlyFirstProductsAreFound,

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::ExpiredCoupon;
 use marketplace_domain::{Coupon, CouponId, CouponStatus, UserId};
 
 use crate::tables::{Market, MarketRows as _, Statement};
@@ -55,13 +57,25 @@ pub(super) fn page(
     page.take(limited(limit)).cloned().collect()
 }
 
-pub(super) fn expired(statement: &Statement<'_>, now: DateTime<Utc>, limit: u32) -> Vec<Coupon> {
+pub(super) fn expired(
+    statement: &Statement<'_>,
+    now: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, CouponId)>,
+    limit: u32,
+) -> Vec<ExpiredCoupon> {
     let coupons = statement.coupons();
     let earliest_first = coupons.select(|table| {
-        let expired = table.index.available.iter().take_while(move |(expires, _)| *expires <= now);
+        let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let positions = table.index.available.range((lower, Bound::Unbounded));
+        let expired = positions.take_while(move |(expires, _)| *expires <= now);
         expired.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
     });
-    earliest_first.take(limited(limit)).cloned().collect()
+    let key = |coupon: &Coupon| ExpiredCoupon {
+        tenant: coupon.tenant,
+        id: coupon.id,
+        expires_at: coupon.expires_at,
+    };
+    earliest_first.take(limited(limit)).map(key).collect()
 }
 
 pub(super) fn insert(statement: &mut Statement<'_>, coupon: &Coupon) -> Result<(), StoreError> {

@@ -4,8 +4,8 @@ use crate::AmountFields;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, Session, Table, Value, table, values};
-use marketplace::ports::END_OF_IDS;
+use handover_sql::{Dialect, Row, Session, Table, Value, table, values};
+use marketplace::ports::{END_OF_IDS, ExpiredCoupon};
 use marketplace_domain::{Coupon, CouponId, OrderId, UserId};
 
 table! {
@@ -55,23 +55,41 @@ pub(super) async fn page(
     session.fetch(&sql, values).await?.iter().map(CouponTable::read).collect()
 }
 
-/// Available coupons whose expiry time has passed.
-pub(crate) fn to_expire(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
+/// A page of the available coupons whose expiry time has passed.
+pub(crate) fn to_expire(
+    dialect: &dyn Dialect,
+    now: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, CouponId)>,
+    most: u32,
+) -> (String, Vec<Value>) {
     let index = dialect.index("idx_coupons_expiry");
-    let sql = format!(
-        "SELECT {COLUMNS} FROM coupons {index} WHERE status = 'AVAILABLE' AND expires_at <= ? \
-         ORDER BY expires_at, id LIMIT ?"
+    let mut sql = format!(
+        "SELECT tenant_id, id, expires_at FROM coupons {index} WHERE status = 'AVAILABLE' AND expires_at <= ?"
     );
-    (sql, values![now, most])
+    let mut values = values![now];
+    if let Some((expires, id)) = after {
+        // `expires_at >= ?` starts the scan at the cursor, as for the pending holds.
+        sql.push_str(" AND expires_at >= ? AND (expires_at > ? OR id > ?)");
+        values.extend(values![expires, expires, id.get()]);
+    }
+    sql.push_str(" ORDER BY expires_at, id LIMIT ?");
+    values.push(most.into());
+    (sql, values)
 }
 
 pub(super) async fn expired(
     session: &mut Session,
     now: DateTime<Utc>,
+    after: Option<(DateTime<Utc>, CouponId)>,
     most: u32,
-) -> Result<Vec<Coupon>, StoreError> {
-    let (sql, values) = to_expire(session.dialect(), now, most);
-    session.fetch(&sql, values).await?.iter().map(CouponTable::read).collect()
+) -> Result<Vec<ExpiredCoupon>, StoreError> {
+    let (sql, values) = to_expire(session.dialect(), now, after, most);
+    session.fetch(&sql, values).await?.iter().map(expired_coupon).collect()
+}
+
+fn expired_coupon(row: &Row) -> Result<ExpiredCoupon, StoreError> {
+    let row = CouponTable::fields(row);
+    Ok(ExpiredCoupon { tenant: row.id("tenant_id")?, id: row.id("id")?, expires_at: row.time("expires_at")? })
 }
 
 pub(super) async fn insert(session: &mut Session, coupon: &Coupon) -> Result<(), StoreError> {

@@ -1,10 +1,11 @@
 //! Rules for coupons.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_contract::concurrency::{one_changed, race};
 use handover_contract::samples::{later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
+use marketplace::ports::ExpiredCoupon;
 use marketplace_domain::{Coupon, CouponStatus, Money};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -24,6 +25,15 @@ async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Coupon> {
 
 fn numbers(coupons: Vec<Coupon>) -> Vec<i64> {
     coupons.into_iter().map(|coupon| coupon.id.get()).collect()
+}
+
+async fn expired_ids(rig: &dyn MarketRig, now: DateTime<Utc>, limit: u32) -> Vec<i64> {
+    let expired = view(rig).await.coupons_expired(now, None, limit).await.expect("cannot read coupons");
+    expired.into_iter().map(|coupon| coupon.id.get()).collect()
+}
+
+fn key(coupon: &Coupon) -> ExpiredCoupon {
+    ExpiredCoupon { tenant: coupon.tenant, id: coupon.id, expires_at: coupon.expires_at }
 }
 
 /// A coupon is read as it was written, in every status and with the greatest and smallest values.
@@ -116,7 +126,7 @@ pub async fn coupon_is_expired_at_its_expiry_time(rig: &dyn MarketRig) {
         ],
     )
     .await;
-    assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [1, 2]);
+    assert_eq!(expired_ids(rig, start(), 10).await, [1, 2]);
 }
 
 /// Only available coupons are returned as expired: those of every tenant, earliest expiry first, up to the limit.
@@ -128,13 +138,32 @@ pub async fn expired_coupons_are_available_and_ordered_earliest_first(rig: &dyn 
     let earlier = Coupon { expires_at: later(-30), ..coupon(2) };
     let foreign = Coupon { expires_at: later(-20), tenant: tenant(2), ..coupon(3) };
     add(rig, &[Coupon { expires_at: later(-10), ..coupon(1) }, earlier.clone(), foreign.clone()]).await;
-    let seen = view(rig).await.coupons_expired(start(), 10).await.unwrap();
-    assert_eq!(seen[1..3], [earlier.clone(), foreign]);
-    assert_eq!(numbers(seen), [50, 2, 3, 1]);
-    assert_eq!(numbers(view(rig).await.coupons_expired(start(), 2).await.unwrap()), [50, 2]);
+    let seen = view(rig).await.coupons_expired(start(), None, 10).await.unwrap();
+    assert_eq!(seen[1..3], [key(&earlier), key(&foreign)]);
+    assert_eq!(expired_ids(rig, start(), 10).await, [50, 2, 3, 1]);
+    assert_eq!(expired_ids(rig, start(), 2).await, [50, 2]);
     let expired = coupon_moved_to(&earlier, CouponStatus::Expired);
     in_unit!(rig, |unit| changes_one(unit.advance_coupon(&expired).await));
-    assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [50, 3, 1]);
+    assert_eq!(expired_ids(rig, start(), 10).await, [50, 3, 1]);
+}
+
+/// A page begins after the position of the last coupon of the page before, also between coupons of one expiry time.
+pub async fn expired_coupon_pages_continue_after_the_last_coupon(rig: &dyn MarketRig) {
+    let at = |id, seconds| Coupon { expires_at: later(seconds), ..coupon(id) };
+    let all = [at(9, -30), at(2, -20), at(3, -20), Coupon { tenant: tenant(2), ..at(4, -20) }, at(1, -10)];
+    add(rig, &all).await;
+    for limit in 1..=4 {
+        let mut seen = Vec::new();
+        let mut after = None;
+        loop {
+            let page = view(rig).await.coupons_expired(start(), after, limit).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.position());
+            seen.extend(page);
+            assert!(seen.len() <= all.len(), "a page repeats coupons: {seen:?}");
+        }
+        assert_eq!(seen, all.each_ref().map(key), "coupons in pages of {limit}");
+    }
 }
 
 /// If several units of work lock one coupon for different orders concurrently, exactly one succeeds.

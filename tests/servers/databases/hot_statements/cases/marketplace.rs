@@ -123,7 +123,7 @@ pub(super) const CASES: &[Case] = &[
         ],
         |view| async { view.open_refunds().await.map(Some) }
     ),
-    view!("expired coupons", ["idx_coupons_expiry"], |view| view.coupons_expired(later(60), 100)),
+    view!("expired coupons", ["idx_coupons_expiry"], |view| view.coupons_expired(later(60), None, 100)),
     view!("frozen holds", ["idx_holds_frozen"], |view| view.holds_frozen(later(60), None, 100)),
     unit!("locking holds", ["asset_holds_pkey", "PRIMARY"], |unit| unit.lock_holds(
         Asset::Wallet,

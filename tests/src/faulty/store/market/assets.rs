@@ -9,10 +9,16 @@ use marketplace_domain::*;
 use super::super::{Fault, Faulty, Unit, Wraps, yield_to_others};
 
 impl<U: MarketView + ?Sized> AssetQueriesWrapper for Faulty<U> {
-    async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {
+    async fn coupons_expired(
+        &mut self,
+        now: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, CouponId)>,
+        limit: u32,
+    ) -> Result<Vec<ExpiredCoupon>, StoreError> {
         let late = self.has(Fault::CouponsExpireLate);
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
-        self.inner().coupons_expired(now, limit).await
+        let after = if self.has(Fault::ExpiredCouponPagesRestart) { None } else { after };
+        self.inner().coupons_expired(now, after, limit).await
     }
 
     async fn balance_of(
