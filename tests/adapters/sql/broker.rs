@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
@@ -72,7 +73,6 @@ async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
     assert_eq!((depth.ready, depth.unacked, depth.consumers), (0, 1, 1));
 }
 
-/// Expired messages of any queue are moved by whoever receives next.
 /// Long messages are inserted by several statements.
 #[tokio::test]
 async fn window_of_long_messages_is_stored_as_a_whole_or_not_at_all() {
@@ -95,6 +95,7 @@ async fn window_of_long_messages_is_stored_as_a_whole_or_not_at_all() {
     assert_eq!(ids(&next(subscription.as_ref()).await), ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8"]);
 }
 
+/// Expired messages of any queue are moved by whoever receives next.
 #[tokio::test]
 async fn message_with_damaged_headers_is_delivered_and_stops_no_other_queue() {
     let fixture = fixture().await;
@@ -123,6 +124,47 @@ impl Clock for EndlessSleepClock {
         self.0.notify_one();
         std::future::pending().await
     }
+}
+
+/// A clock that moves by 6 s at each reading once it is fast: more than the interval of renewing sessions.
+#[derive(Default)]
+struct FastClock {
+    is_fast: AtomicBool,
+    readings: AtomicI64,
+}
+
+#[async_trait]
+impl Clock for FastClock {
+    fn now(&self) -> DateTime<Utc> {
+        let step = i64::from(self.is_fast.load(Ordering::Relaxed));
+        Utc::now() + TimeDelta::seconds(6 * (self.readings.fetch_add(step, Ordering::Relaxed) + step))
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_renewed_while_many_expired_messages_are_moved() {
+    let fixture = fixture().await;
+    let clock = Arc::new(FastClock::default());
+    let store =
+        SqlStore::open_sqlite(&fixture.options(), clock.clone(), WakeupNotifier::default()).await.unwrap();
+    let broker = DatabaseBroker::new(&store);
+    broker.declare(&consumers::topology(Duration::from_millis(300))).await.unwrap();
+    let subscription = broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap();
+    let delay = timeout_delay_key(Duration::from_millis(300));
+    broker.publish((0..600).map(|n| outgoing(&format!("m{n}"), &delay)).collect()).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    let count = "CREATE TABLE renewals (at TEXT); CREATE TRIGGER renewed AFTER UPDATE ON outbox_broker_sessions \
+                 BEGIN INSERT INTO renewals VALUES (NEW.alive_until); END";
+    direct.execute(count).await.unwrap();
+    clock.is_fast.store(true, Ordering::Relaxed);
+    assert_eq!(next(subscription.as_ref()).await.len(), usize::from(PREFETCH.get()));
+    let renewals: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM renewals").fetch_one(&mut direct).await.unwrap();
+    assert!(renewals >= 3, "{renewals} renewals while 600 messages were moved");
 }
 
 #[tokio::test]

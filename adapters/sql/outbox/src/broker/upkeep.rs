@@ -35,19 +35,23 @@ pub(super) enum Upkeep {
 }
 
 impl Inner {
-    pub(super) async fn upkeep(&self, when: Upkeep) -> Result<(), StoreError> {
+    pub(super) async fn upkeep(&self, mut when: Upkeep) -> Result<(), StoreError> {
         self.return_ended().await?;
-        let now = self.now();
         let mut state = self.upkeep_state.lock().await;
-        let is_due = state.last_run.is_none_or(|last| (now - last).abs() >= UPKEEP_INTERVAL);
-        if is_due || when == Upkeep::Now {
-            self.maintain_sessions(&mut state.sessions).await?;
-            state.last_run = Some(now);
-        }
-        while lock(&self.next_expiry).is_some_and(|next| next <= now) {
+        loop {
+            let now = self.now();
+            let is_due = state.last_run.is_none_or(|last| (now - last).abs() >= UPKEEP_INTERVAL);
+            if is_due || when == Upkeep::Now {
+                self.maintain_sessions(&mut state.sessions).await?;
+                state.last_run = Some(now);
+                when = Upkeep::WhenDue;
+            }
+            if lock(&self.next_expiry).is_none_or(|next| next > now) {
+                return Ok(());
+            }
+            // One batch between two checks: sessions would expire while many messages are moved.
             self.expire(now).await?;
         }
-        Ok(())
     }
 
     /// Returns the time that a consumer waits before the next poll after it found no message.
