@@ -35,7 +35,7 @@ pub enum PrepareError {
     Broker(#[from] BrokerError),
 }
 
-/// Registers the event types of every consumer, declares the topology and subscribes every consumer, so that no event is
+/// Registers the event types of every consumer, subscribes every consumer and declares the topology, so that no event is
 /// published before its queue exists and its consumer is subscribed. A task renews the registration until the process
 /// stops, whatever its roles are.
 ///
@@ -43,6 +43,10 @@ pub enum PrepareError {
 /// topology as soon as the broker permits.
 pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     register(outbox).await?;
+    // Before its queue is bound: an event that is delivered has no earlier one that the order gate ignores.
+    for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
+        subscribe(outbox, consumer).await?;
+    }
     let topology = current_topology(outbox).await?;
     match broker_timeout(outbox.broker.declare(&topology)).await {
         Ok(()) if topology.has_selective_queues() => declare_later(outbox, Some(topology.has_older_relays)),
@@ -52,9 +56,6 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
             declare_later(outbox, None);
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
-    }
-    for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
-        subscribe(outbox, consumer).await?;
     }
     let registered = outbox.for_background_tasks();
     keep_running(&outbox.tx, "event-types", move || keep_registered(registered.clone()));

@@ -184,10 +184,10 @@ pub trait ConsumeQueries: Send {
         event: &EventId,
     ) -> Result<Option<ConsumeRecord>, StoreError>;
 
-    /// Events of these aggregates with an id greater than `after_id` that the consumer has not settled (no record, or
-    /// one that is neither `SUCCESS` nor `DEAD`), with any status in the outbox. Their type is one of `types` or
-    /// registered for the consumer; without `types`, the result is empty. An event of whose idle consumers it is one MUST be
-    /// omitted, unless it has a record. Ordered by aggregate, `aggregate_seq` and id.
+    /// Events of these aggregates that the consumer has not settled (no record, or one that is neither `SUCCESS` nor
+    /// `DEAD`), with any status in the outbox. Their type is one of `types` or registered for the consumer; without `types`,
+    /// the result is empty. An event without a record MUST be omitted if its id is not greater than `after_id`, or if the
+    /// consumer is one of its idle consumers. Ordered by aggregate, `aggregate_seq` and id.
     async fn unapplied(
         &mut self,
         consumer: &str,

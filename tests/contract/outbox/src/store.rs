@@ -256,6 +256,7 @@ crate::rules! { store_rules: StoreRig;
         only_events_of_the_requested_types_are_returned_as_unapplied,
         an_event_is_not_unapplied_at_its_idle_consumers,
         only_events_after_the_subscription_are_unapplied,
+        an_older_event_with_an_unsettled_record_is_unapplied,
         unapplied_events_are_ordered_by_aggregate_sequence_and_id,
         an_event_is_unapplied_whatever_its_status_in_the_outbox,
         unchanged_waiting_and_failed_records_are_stale,

@@ -210,6 +210,10 @@ faults! { broken_by(Fault) {
     unapplied_excludes_failed: UnappliedExcludesFailed breaks [
         "an_unapplied_event_is_returned_with_its_rows",
         "an_event_without_settled_record_is_unapplied",
+        "an_older_event_with_an_unsettled_record_is_unapplied",
+    ]
+    unapplied_excludes_older_events: UnappliedExcludesOlderEvents breaks [
+        "an_older_event_with_an_unsettled_record_is_unapplied",
     ]
     unapplied_excludes_registered_types: UnappliedExcludesRegisteredTypes breaks [
         "an_event_of_a_registered_type_is_unapplied",

@@ -44,6 +44,7 @@ pub enum Fault {
     RecordIgnoresExpectedState,
     UnappliedExcludesFailed,
     UnappliedExcludesRegisteredTypes,
+    UnappliedExcludesOlderEvents,
     IdleConsumersAreForgotten,
     UnconsumedExcludesRegisteredTypes,
     StaleRecordsIncludeExceptedTypes,

@@ -134,16 +134,10 @@ pub(super) fn find<'s>(
 
 /// Whether the consumer, with a handler of these types, has to settle the event: it applies it, or leaves it to a process
 /// that has registered its type.
-fn has_to_settle(
-    statement: &Statement<'_>,
-    consumer: &str,
-    types: &[&str],
-    after_id: i64,
-    row: &OutboxRow,
-) -> bool {
+fn has_to_settle(statement: &Statement<'_>, consumer: &str, types: &[&str], row: &OutboxRow) -> bool {
     let key = || (consumer.to_owned(), row.event_type.clone());
     let is_registered = || !types.is_empty() && statement.registered_types().get(&key()).is_some();
-    row.id > after_id && (types.contains(&row.event_type.as_str()) || is_registered())
+    types.contains(&row.event_type.as_str()) || is_registered()
 }
 
 /// Whether only the sweep can process the row, because it has neither a running attempt nor a pending redelivery.
@@ -181,10 +175,10 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
             let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
             let mut unapplied = Vec::new();
-            for event in events.filter(|event| has_to_settle(statement, consumer, types, after_id, event)) {
+            for event in events.filter(|event| has_to_settle(statement, consumer, types, event)) {
                 let row = find(statement, consumer, &event.event_id);
-                let is_idle = event.idle_consumers.contains(consumer);
-                if row.map_or(!is_idle, |row| !row.is.status.is_settled()) {
+                let is_new = event.id > after_id && !event.idle_consumers.contains(consumer);
+                if row.map_or(is_new, |row| !row.is.status.is_settled()) {
                     unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
                 }
             }
@@ -228,7 +222,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         self.read_outbox(|statement| {
             sent_between(statement, after, until)
-                .filter(|event| has_to_settle(statement, consumer, types, after_id, event))
+                .filter(|event| event.id > after_id && has_to_settle(statement, consumer, types, event))
                 .filter(|event| !event.idle_consumers.contains(consumer))
                 .filter(|event| find(statement, consumer, &event.event_id).is_none())
                 .take(limited(limit))

@@ -198,8 +198,8 @@ fn unapplied_of(
         column: "o.aggregate_id",
         keys: padded(ids).into_iter().map(Value::from).collect(),
         conditions: format!(
-            "o.aggregate_type = ? AND o.tenant_id = ? AND {of_type} AND {id} > ? \
-             AND (l.status NOT IN ('SUCCESS', 'DEAD') OR (l.status IS NULL AND {concerned}))",
+            "o.aggregate_type = ? AND o.tenant_id = ? AND {of_type} \
+             AND (l.status NOT IN ('SUCCESS', 'DEAD') OR (l.status IS NULL AND {id} > ? AND {concerned}))",
             of_type = of_type(dialect, types.len()),
             id = dialect.unindexed("o.id"),
             concerned = concerned(dialect),

@@ -155,6 +155,20 @@ pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig
     assert_eq!(unapplied(rig, &types, subscribed.after_id, &[aggregate(7)]).await, ["first", "second"]);
 }
 
+/// An event from before the subscription that was delivered nevertheless, and whose attempt failed, holds back later ones.
+pub async fn an_older_event_with_an_unsettled_record_is_unapplied(rig: &dyn StoreRig) {
+    let (failed, settled) = (event("failed", 7, 1), event("settled", 7, 2));
+    append(rig, &[failed.clone(), settled.clone(), event("history", 7, 3)]).await;
+    let subscribed =
+        in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", start()).await.unwrap());
+    append(rig, &[event("new", 7, 4)]).await;
+    record(rig, &[in_status(ConsumeStatus::Failed, consumption("inventory", &failed))]).await;
+    record(rig, &[in_status(ConsumeStatus::Success, consumption("inventory", &settled))]).await;
+    record(rig, &[in_status(ConsumeStatus::Waiting, consumption("another", &settled))]).await;
+    let types = [BOOK_LENT];
+    assert_eq!(unapplied(rig, &types, subscribed.after_id, &[aggregate(7)]).await, ["failed", "new"]);
+}
+
 /// Unapplied events are ordered by aggregate, then by `aggregate_seq`, then by id.
 pub async fn unapplied_events_are_ordered_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..aggregate(6) };

@@ -26,6 +26,9 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
         if self.has(Fault::UnappliedExcludesRegisteredTypes) {
             found.retain(|unapplied| types.contains(&unapplied.event.event_type.as_str()));
         }
+        if self.has(Fault::UnappliedExcludesOlderEvents) {
+            found.retain(|unapplied| unapplied.event.id > after_id);
+        }
         Ok(found)
     }
 
