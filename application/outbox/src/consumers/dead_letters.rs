@@ -223,6 +223,12 @@ impl DeadLetterDrainer {
                 park_event(unit, processor, &event, now).await?;
                 return Ok(None);
             }
+            // A process of another version has the consumer, and has parked the event.
+            (Identity::Known(event), None)
+                if unit.dead_letter(queue, event.event_id.as_str()).await?.is_some() =>
+            {
+                return Ok(None);
+            }
             (Identity::Known(_), None) => {
                 self.outbox.texts.consume_failed(&format!("no consumer is registered for queue {queue}"))
             }

@@ -1,6 +1,7 @@
 //! Messages that are not events of this outbox are parked under a hash of their body. Genuine events are not affected.
 
 use handover_events::ConsumeStatus;
+use handover_outbox::ConsumerSettings;
 use handover_outbox::ports::*;
 use marketplace::consumers::FULFILLMENT_QUEUE;
 use marketplace::queues::DEAD_LETTER_QUEUE;
@@ -157,6 +158,21 @@ async fn dead_letter_of_a_queue_without_a_consumer_is_parked() {
         dead_letter.reason,
         "消息消费失败: no consumer is registered for queue order.fulfillment.queue"
     );
+}
+
+/// The process that drains the dead-letter queue is of a version without the consumer.
+#[tokio::test(start_paused = true)]
+async fn dead_event_of_a_consumer_of_another_version_has_one_dead_letter() {
+    let world = World::new().await;
+    world.process().start_drainer(&[]);
+    let new = world.process();
+    let handler = Scripted::new(&world, |_, _| Act::FailPermanently);
+    new.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+    world.commit_and_deliver(&new, "e-1", 7, 1).await;
+    eventually(secs(5), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Dead)).await;
+    pass(millis(700)).await;
+    assert!(world.is_drained(DEAD_LETTER_QUEUE).await);
+    assert_eq!(single_dead_letter(&world).await.key, "e-1");
 }
 
 #[tokio::test(start_paused = true)]
