@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use handover_events::AggregateRef;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, error, warn};
@@ -36,7 +37,7 @@ use crate::supervision::restarting;
 use crate::transaction::with_tx;
 
 /// Time during which deliveries are processed one by one after a slow group.
-const UNGROUPED_FOR: TimeDelta = TimeDelta::seconds(10);
+const UNGROUPED_FOR: Duration = Duration::from_secs(10);
 
 /// One consumer in one process.
 pub struct Consumer {
@@ -154,7 +155,7 @@ impl Worker {
     /// Runs until the process stops, the subscription ends or a settlement fails; then waits for the deliveries in
     /// progress.
     async fn run(self) -> Option<BrokerError> {
-        let mut ungrouped_until = DateTime::UNIX_EPOCH;
+        let mut ungrouped_until = Instant::now();
         let mut intake = Intake::new(&self.processor, self.subscription.as_ref());
         // The groups end in the order in which they began: a broker can then ack the deliveries of each with few frames.
         let mut groups = FuturesOrdered::new();
@@ -165,7 +166,7 @@ impl Worker {
                 Some(group) = groups.next() => {
                     let is_slow = self.end_group(group).await;
                     if is_slow && !intake.slowed_down() {
-                        ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
+                        ungrouped_until = Instant::now() + UNGROUPED_FOR;
                     }
                     intake.end();
                     continue;
@@ -181,7 +182,7 @@ impl Worker {
             let fresh = self.lanes.join(deliveries);
             let is_ungrouped = self.processor.bound.external.is_some()
                 || self.processor.breaker.is_open()
-                || self.processor.outbox.now() < ungrouped_until;
+                || Instant::now() < ungrouped_until;
             let (processor, closing) = (&self.processor, &self.closing);
             groups.push_back(async move {
                 if closing.is_cancelled() {

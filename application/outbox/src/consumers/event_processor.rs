@@ -25,11 +25,11 @@ use crate::metrics::{
 use crate::outbox::Outbox;
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Expected, HistoryEntry,
-    OutboxQueries, OutboxRow, StoreError, Unapplied, UnorderedTypes,
+    MAX_DEAD_LETTER_REASON_BYTES, OutboxQueries, OutboxRow, StoreError, Unapplied, UnorderedTypes,
 };
 use crate::settings::{ConsumeOrder, ConsumerSettings};
 use crate::spans::Processed;
-use crate::storable_text::hash;
+use crate::storable_text::{hash, storable};
 use crate::summary::Happened;
 use crate::transaction::{Transactor, UnitError};
 
@@ -208,7 +208,10 @@ impl EventProcessor {
             .zip(applied.iter().cloned())
             .map(|(step, Applied { result, idempotency_key, .. })| {
                 let record = self.record(step, ConsumeStatus::Success, attempts_after(step), now);
-                Consumption { cost_ms, consume_result: result, idempotency_key, ..record }
+                // Texts of the handler, possibly from another system: a text that a store rejects would repeat the effect.
+                let [consume_result, idempotency_key] = [result, idempotency_key]
+                    .map(|text| text.map(|text| storable(&text, MAX_DEAD_LETTER_REASON_BYTES).into_owned()));
+                Consumption { cost_ms, consume_result, idempotency_key, ..record }
             })
             .collect();
         unit.outbox().record(&records).await?;

@@ -3,9 +3,10 @@
 //! one after the other.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::AggregateRef;
+use tokio::time::Instant;
 
 use super::event_processor::EventProcessor;
 use super::identity::ParsedDelivery;
@@ -13,17 +14,16 @@ use crate::ports::{BrokerError, Subscription};
 use crate::settings::ConsumeOrder;
 
 /// Time during which groups are applied one after the other if two at the same time were slow: they wait for locks of each other.
-const UNPAIRED_FOR: TimeDelta = TimeDelta::minutes(1);
+const UNPAIRED_FOR: Duration = Duration::from_secs(60);
 
 /// The deliveries of one subscription that are not in a group yet, and the groups that are applied.
 pub(super) struct Intake<'w> {
-    processor: &'w EventProcessor,
     subscription: &'w dyn Subscription,
     /// Maximum number of deliveries in a group.
     full: usize,
     /// Maximum number of groups that are applied at the same time.
     max_groups: usize,
-    unpaired_until: DateTime<Utc>,
+    unpaired_until: Instant,
     /// Number of smaller groups since the last full one.
     since_full: usize,
     /// The groups that are applied, in the order in which they began.
@@ -48,11 +48,10 @@ impl<'w> Intake<'w> {
             && outbox.receives_from(processor.queue()).is_none();
         let max_groups = if is_paired { 2 } else { 1 };
         Intake {
-            processor,
             subscription,
             full: prefetch / max_groups,
             max_groups,
-            unpaired_until: DateTime::UNIX_EPOCH,
+            unpaired_until: Instant::now(),
             since_full: usize::MAX,
             applied: VecDeque::new(),
             waiting: Vec::new(),
@@ -84,7 +83,7 @@ impl<'w> Intake<'w> {
     pub(super) fn slowed_down(&mut self) -> bool {
         let was_paired = self.applied.front().is_some_and(|group| group.was_paired);
         if was_paired {
-            self.unpaired_until = self.processor.outbox.now() + UNPAIRED_FOR;
+            self.unpaired_until = Instant::now() + UNPAIRED_FOR;
         }
         was_paired
     }
@@ -94,7 +93,7 @@ impl<'w> Intake<'w> {
     fn may_pair(&self) -> bool {
         self.applied.len() < self.max_groups
             && self.since_full <= self.max_groups
-            && self.processor.outbox.now() >= self.unpaired_until
+            && Instant::now() >= self.unpaired_until
     }
 
     fn group(&mut self) -> Option<Vec<ParsedDelivery>> {

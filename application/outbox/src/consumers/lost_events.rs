@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::EventId;
+use tokio::time::Instant;
 
 use super::broker_timeout::broker_timeout;
 use super::event_processor::EventProcessor;
-use super::undelivered_event::{SweepOutcome, apply_event};
+use super::undelivered_event::{LONGEST_RUN, SweepOutcome, apply_event};
 use crate::event_line::event_line;
 use crate::ports::{ConsumerSubscription, OutboxRow, StoreError};
 use crate::transaction::with_tx;
@@ -143,7 +144,9 @@ impl<'a> Search<'a> {
                     "[{}] the broker lost a confirmed event; applying it from the outbox",
                     self.processor.name()
                 );
-                if !self.apply(&row.event_id, row.sent_time.unwrap_or(end), Some(row)).await? {
+                let goes_on = self.apply(&row.event_id, row.sent_time.unwrap_or(end), Some(row)).await?;
+                // The next sweep finds the remaining ones: unsettled events must not wait for all of them.
+                if !goes_on || !self.continues() {
                     return Ok(());
                 }
             }
@@ -218,7 +221,7 @@ impl<'a> Search<'a> {
         if self.processor.outbox.stopping().is_cancelled() {
             return Ok(false);
         }
-        match apply_event(self.processor, event, row).await? {
+        match apply_event(self.processor, event, row, Instant::now() + LONGEST_RUN).await? {
             SweepOutcome::Recorded | SweepOutcome::Postponed => {
                 self.rejected.remove(event);
                 Ok(true)

@@ -1,10 +1,11 @@
 //! Processes events one by one, counts attempts and parks dead letters. Used for deliveries that a group cannot
 //! process.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind};
-
-use std::time::Duration;
+use tokio::time::Instant;
 
 use super::attempt::{AttemptOutcome, Attempts, Failure};
 use super::breaker::{Decision, Permit};
@@ -14,14 +15,13 @@ use super::gate::{Verdict, plan};
 use super::outcome::SingleOutcome;
 use crate::history;
 use crate::ports::{ConsumeRecord, OutboxRow, StoreError, Unapplied};
-use crate::tasks::NoPermit;
 use crate::transaction::with_tx;
 
 /// Whether an attempt is counted before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountFirst {
-    /// The event was, or may have been, delivered before. It, or an earlier event that runs first, may crash the
-    /// process.
+    /// The event was, or may have been, delivered before. It, an event that runs before it, or one that waits for it, may crash
+    /// the process.
     Yes,
     /// First delivery.
     No,
@@ -31,15 +31,22 @@ pub(super) enum CountFirst {
 pub(super) struct SingleEvents<'p> {
     processor: &'p EventProcessor,
     attempts: Attempts<'p>,
+    /// End of the time for events that wait for a settled one.
+    until: Option<Instant>,
 }
 
 impl<'p> SingleEvents<'p> {
     pub(super) fn of(processor: &'p EventProcessor) -> SingleEvents<'p> {
-        SingleEvents { processor, attempts: Attempts::of(processor) }
+        SingleEvents { processor, attempts: Attempts::of(processor), until: None }
+    }
+
+    /// As [`SingleEvents::of`], for a caller that has to apply events of other aggregates afterwards.
+    pub(super) fn until(processor: &'p EventProcessor, until: Instant) -> SingleEvents<'p> {
+        SingleEvents { until: Some(until), ..SingleEvents::of(processor) }
     }
 
     /// Settles the earlier events that must be applied first, then this event, then the events that wait for it, each
-    /// in a separate unit of work.
+    /// in a separate unit of work. A later sweep applies those that still wait when the time is over or the process stops.
     ///
     /// An error, such as an outage of the database, does not count as an attempt. An attempt that was counted before it
     /// ran is in `counted`: call again later with the same `counted`.
@@ -66,6 +73,12 @@ impl<'p> SingleEvents<'p> {
                 self.record_duplicate(&target.event, now).await?;
             }
             worked = true;
+            if let Some(end) = end
+                && (self.until.is_some_and(|until| Instant::now() >= until)
+                    || self.processor.outbox.stopping().is_cancelled())
+            {
+                return Ok(end);
+            }
             let takes = |event_type: &str| self.processor.bound.takes(event_type);
             if end.is_none()
                 && !takes(&target.event.event_type)
@@ -102,8 +115,6 @@ impl<'p> SingleEvents<'p> {
                 }
                 Verdict::Apply => {
                     let is_target = step.event.event.event_id == *event;
-                    // Until the target is settled, only the target or an event that it waits for runs.
-                    let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.run_step(step.event, count, counted, now).await?;
                     if let Some(paused @ SingleOutcome::Paused(_)) = failed {
                         return Ok(paused);
@@ -180,14 +191,13 @@ impl<'p> SingleEvents<'p> {
         let outcome = self.attempts.attempt(step, counted).await;
         let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
         let is_stopping = self.processor.outbox.stopping().is_cancelled();
-        let is_lasting = |error: &StoreError| {
-            // An outage that ends the attempts at a commit of unknown outcome is not in its error.
-            let is_unknown = matches!(error, StoreError::CommitUnknown(_));
-            is_unknown || error.system_fault().is_some() || NoPermit::is_cause_of(error)
-        };
-        if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || is_lasting(error)) {
-            // The consume log may be writable: the lease would end during the fault or while other handlers run, and other workers
-            // would count further attempts. An attempt that the end of the process interrupted has not failed.
+        // An outage that ends the attempts at a commit of unknown outcome is not in its error.
+        let is_outage =
+            |error: &StoreError| matches!(error, StoreError::Unavailable(_) | StoreError::CommitUnknown(_));
+        if !has_effect && outcome.as_ref().is_err_and(|error| is_stopping || is_outage(error)) {
+            // The consume log may be writable, for example if only the handler's own connections fail: the lease would end
+            // during the outage, and other workers would count further attempts. An attempt that the end of the process
+            // interrupted has not failed.
             self.take_back_counted(step, counted).await?;
         }
         match outcome? {

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use chrono::TimeDelta;
 use futures_util::{StreamExt as _, stream};
 use handover_events::{AggregateRef, EventId};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::event_processor::EventProcessor;
 use super::lost_events::LostEvents;
-use super::undelivered_event::{SweepOutcome, apply_event};
+use super::undelivered_event::{LONGEST_RUN, SweepOutcome, apply_event};
 use crate::event_line::event_line;
 use crate::metrics::LEFT_AGE;
 use crate::ports::{OutboxRow, OutboxView, StoreError};
@@ -73,28 +74,32 @@ async fn sweep(processor: &EventProcessor, lost_events: &mut LostEvents) -> Resu
                 || postponed.load(Ordering::Relaxed) >= MAX_POSTPONED
         };
         let apply = async |events: Vec<&EventId>| {
+            let until = Instant::now() + LONGEST_RUN;
+            let mut applied = Vec::new();
             for event in events {
-                if ends() {
+                if ends() || Instant::now() >= until {
                     break;
                 }
-                match apply_stale(processor, event, by_event.get(event).copied()).await? {
+                applied.push(event.clone());
+                match apply_stale(processor, event, by_event.get(event).copied(), until).await? {
                     SweepOutcome::Postponed => drop(postponed.fetch_add(1, Ordering::Relaxed)),
                     SweepOutcome::Paused => is_paused.store(true, Ordering::Relaxed),
                     SweepOutcome::Recorded | SweepOutcome::Rejected => {}
                 }
             }
-            Ok(())
+            Ok(applied)
         };
-        let applied: Vec<Result<(), StoreError>> =
+        let applied: Vec<Result<Vec<EventId>, StoreError>> =
             stream::iter(by_aggregate.into_values()).map(apply).buffer_unordered(at_once).collect().await;
-        applied.into_iter().collect::<Result<(), StoreError>>()?;
+        for applied in applied {
+            tried.extend(applied?);
+        }
         if is_paused.into_inner() || processor.outbox.stopping().is_cancelled() {
             return Ok(());
         }
         if batch.len() < BATCH as usize || postponed.into_inner() > 0 || tried.len() >= MAX_TRIED {
             break;
         }
-        tried.extend(batch);
     }
     lost_events.find(processor).await
 }
@@ -104,6 +109,7 @@ async fn apply_stale(
     processor: &EventProcessor,
     event: &EventId,
     row: Option<&OutboxRow>,
+    until: Instant,
 ) -> Result<SweepOutcome, StoreError> {
     if let Some(row) = row {
         event_line!(
@@ -116,7 +122,7 @@ async fn apply_stale(
             processor.name()
         );
     }
-    apply_event(processor, event, row).await
+    apply_event(processor, event, row, until).await
 }
 
 /// Oldest events that may have no delivery left, without those that are left to other processes.

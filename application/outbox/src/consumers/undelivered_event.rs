@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use handover_events::EventId;
+use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use super::attempt::Attempts;
@@ -16,12 +17,16 @@ use crate::ports::{OutboxRow, StoreError};
 /// Pause before the next attempt during an outage of the database.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Time after which no further event of one aggregate is applied in a row: events of other aggregates would wait for them all.
+pub(super) const LONGEST_RUN: Duration = Duration::from_secs(3);
+
 /// Result for an event without a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SweepOutcome {
     /// The consume log contains the result.
     Recorded,
-    /// Another transaction holds a lock that the event needs; the consume log has a record of the event.
+    /// Another transaction holds a lock that the event needs, or the handler meets an outage that the consume log does not; it has
+    /// a record of the event.
     Postponed,
     /// The store rejects the event.
     Rejected,
@@ -29,17 +34,18 @@ pub(super) enum SweepOutcome {
     Paused,
 }
 
-/// Applies one event without a delivery; retries during an outage of the database. An event that the store rejects, or
+/// Applies one event without a delivery, then those that wait for it, up to the time `until`; retries during an outage of the database. An event that the store rejects, or
 /// that waits for a lock, must not block the others, so it does not end the sweep.
 pub(super) async fn apply_event(
     processor: &EventProcessor,
     event: &EventId,
     row: Option<&OutboxRow>,
+    until: Instant,
 ) -> Result<SweepOutcome, StoreError> {
     let mut counted = None;
     loop {
         let started_at = processor.outbox.now();
-        match SingleEvents::of(processor).apply(event, CountFirst::Yes, &mut counted).await {
+        match SingleEvents::until(processor, until).apply(event, CountFirst::Yes, &mut counted).await {
             Ok(SingleOutcome::Paused(_)) => return Ok(SweepOutcome::Paused),
             Ok(_) => return Ok(SweepOutcome::Recorded),
             Err(StoreError::Transient(error))
@@ -51,8 +57,15 @@ pub(super) async fn apply_event(
                 Attempts::of(processor).postpone(event, counted.as_ref()).await?;
                 return Ok(SweepOutcome::Postponed);
             }
-            // `counted` is kept: an outage during an attempt does not count as another attempt.
             Err(error) if error.is_outage() => {
+                // An effect outside the database is recorded as soon as possible, so that it is not repeated.
+                let has_effect = counted.as_ref().is_some_and(|counted| counted.effect.is_some());
+                if !has_effect && Attempts::of(processor).postpone(event, counted.as_ref()).await.is_ok() {
+                    // Only this event meets the outage, for example because its handler uses another database.
+                    warn!(code = "consumer.event.postponed", %error, eventId = %event, consumer = processor.name(), "[{}] {}; a later sweep applies the event", processor.name(), outage(&error));
+                    return Ok(SweepOutcome::Postponed);
+                }
+                // `counted` is kept: an outage during an attempt does not count as another attempt.
                 warn!(code = "consumer.sweep-paused", %error, consumer = processor.name(), "[{}] {}; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name(), outage(&error));
                 tokio::select! {
                     biased;

@@ -10,12 +10,12 @@ use handover_contract::samples::consumption;
 use handover_events::{ConsumeStatus, EventId, RetryPolicy};
 use handover_memory::MemoryUnit;
 use handover_outbox::consumers::{Applied, Event, ExternalHandler, Handler, HandlerError, Subscriber};
-use handover_outbox::ports::{Consumption, UnitOfWork};
+use handover_outbox::ports::{Consumption, StoreError, UnitOfWork, View as _};
 use handover_outbox::{ConsumeOrder, OwnSettings};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::library::{Library, QUEUE, eventually};
+use crate::library::{Library, QUEUE, event_id, eventually};
 use crate::{EVENT_TYPES, lent};
 
 const NAME: &str = "mail";
@@ -226,6 +226,67 @@ async fn next_attempts_are_not_delayed_by_many_events_that_wait_for_them() {
     let took = begun.elapsed();
     assert!((Duration::from_secs(18)..Duration::from_secs(36)).contains(&took), "{took:?}");
     assert!(have_status(&library, 5, (ConsumeStatus::Success, 2)).await);
+}
+
+/// Takes longer than three seconds for all events of the first book together; the first event of each book fails once.
+#[tokio::test(start_paused = true)]
+async fn next_attempts_are_not_delayed_by_slow_events_of_another_aggregate() {
+    let mailer = Mailer::new(refused_at_first);
+    let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    let event = |id: &str, book: i64, seq: i64| library.event(id, "BOOK_LENT", book, seq, r#"{"reader":3}"#);
+    library.commit((1..=40).map(|seq| event(&format!("slow-{seq}"), 1, seq)).collect()).await;
+    library.commit(vec![event("other", 2, 1)]).await;
+    let begun = Instant::now();
+    let is_applied = async |id: &str| {
+        library.consumed(NAME, id).await.is_some_and(|(status, _)| status == ConsumeStatus::Success)
+    };
+    eventually(async || is_applied("other").await).await;
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(20)..Duration::from_secs(32)).contains(&took), "{took:?}");
+    assert!(!is_applied("slow-40").await);
+    eventually(async || is_applied("slow-40").await).await;
+    assert_eq!(mailer.calls(), 41 + 2);
+}
+
+/// Meets an outage outside of the outbox's database for the first book.
+fn unavailable_for_first_book(event: &Event) -> Result<Applied, HandlerError> {
+    if event.row.aggregate.id.number() > 0 {
+        return refused_at_first(event);
+    }
+    Err(HandlerError::Store(StoreError::Unavailable("no connection to the address book".into())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_of_a_handler_alone_is_no_attempt_and_delays_no_other_event() {
+    let mailer = Mailer::new(unavailable_for_first_book);
+    let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    let next = library.next_process(&patient(&mailer));
+    next.start();
+    commit(&library, 1, 1).await;
+    // Longer than leases of all attempts.
+    library.outbox.sleep(Duration::from_secs(100)).await;
+    library.commit(vec![library.event("other", "BOOK_LENT", 1, 1, r#"{"reader":3}"#)]).await;
+    eventually(async || library.consumed(NAME, "other").await == Some((ConsumeStatus::Success, 2))).await;
+    let attempts = library.consumed(NAME, "e-0").await.map(|(_, attempts)| attempts);
+    assert!(attempts.is_some_and(|attempts| attempts <= 1), "{attempts:?} attempts were counted");
+    assert_eq!(library.dead_letters().await, []);
+}
+
+/// The answer of another system.
+fn answered(_: &Event) -> Result<Applied, HandlerError> {
+    Ok(Applied::result("accepted\0").with_key("k\0"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_of_a_handler_is_stored_without_characters_that_a_store_refuses() {
+    let mailer = Mailer::new(answered);
+    let library = Library::sending([lent()]).with(&mailer.subscriber()).started().await;
+    commit(&library, 1, 1).await;
+    eventually(async || have_status(&library, 1, (ConsumeStatus::Success, 1)).await).await;
+    let mut view = library.tx.view().await.unwrap();
+    let consumed = view.outbox_view().consumed_of(&[event_id("e-0")]).await.unwrap();
+    let texts = (consumed[0].consume_result.as_deref(), consumed[0].idempotency_key.as_deref());
+    assert_eq!(texts, (Some("accepted\\x00"), Some("k\\x00")));
 }
 
 /// Two processes, the second of which starts this long after the first one; the event is delivered twice again while it waits

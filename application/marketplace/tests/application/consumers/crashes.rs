@@ -83,6 +83,50 @@ async fn undelivered_predecessor_that_always_kills_its_process_becomes_dead() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiting_event_that_always_kills_its_process_becomes_dead() {
+    let world = World::new().await;
+    let mut kills = 0;
+    let mut process = world.process();
+    loop {
+        let tasks = process.app.tx.tasks().clone();
+        // The first event fails in the group and as a single delivery. The second one has no delivery when it is applied.
+        let handler = Scripted::new(&world, move |events, before| {
+            let is = |id: &str| events.iter().any(|event| event == id);
+            if is("e-1") && before < 2 {
+                Act::Fail
+            } else if is("e-2") {
+                Act::Kill(tasks.clone())
+            } else {
+                Act::Apply
+            }
+        });
+        process.start_drainer(&[handler.subscriber()]);
+        process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
+        if kills == 0 {
+            world.commit_and_deliver(&process, "e-1", 7, 1).await;
+            eventually(secs(1), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Failed))
+                .await;
+            world.commit_and_deliver(&process, "e-2", 7, 2).await;
+        }
+        eventually(secs(40), async || {
+            process.app.tx.tasks().is_killed()
+                || world.log_status(NAME, "e-2").await == Some(ConsumeStatus::Dead)
+        })
+        .await;
+        if !process.app.tx.tasks().is_killed() {
+            break;
+        }
+        process.app.tx.tasks().ended().await;
+        kills += 1;
+        assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
+        process = world.process();
+    }
+    assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Success));
+    assert_eq!(world.dead_letters().await.len(), 1);
+    assert_eq!(world.effects(7).await, ["e-1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn event_that_killed_one_process_is_applied_once_by_the_next() {
     let world = World::new().await;
     let first = world.process();
