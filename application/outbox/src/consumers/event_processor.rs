@@ -197,11 +197,11 @@ impl EventProcessor {
         if effect_ms.is_none() {
             self.measure_handler(now - started_at);
         }
+        let to_effect = metrics::histogram!(COMMIT_TO_EFFECT, "consumer" => self.bound.name.clone());
+        let attempts = metrics::histogram!(CONSUMER_ATTEMPTS, "consumer" => self.bound.name.clone());
         for step in steps {
-            let to_effect = metrics::histogram!(COMMIT_TO_EFFECT, "consumer" => self.bound.name.clone());
-            time_on_commit(to_effect, now - step.event.create_time);
-            let attempts = metrics::histogram!(CONSUMER_ATTEMPTS, "consumer" => self.bound.name.clone());
-            record_on_commit(attempts, f64::from(attempts_after(step)));
+            time_on_commit(to_effect.clone(), now - step.event.create_time);
+            record_on_commit(attempts.clone(), f64::from(attempts_after(step)));
         }
         let records: Vec<Consumption> = steps
             .iter()

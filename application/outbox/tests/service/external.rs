@@ -248,6 +248,18 @@ async fn next_attempts_are_not_delayed_by_slow_events_of_another_aggregate() {
     assert_eq!(mailer.calls(), 41 + 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn process_that_stops_applies_no_further_event_that_waited() {
+    let mailer = Mailer::new(refused_at_first);
+    let library = Library::sending([lent()]).with(&patient(&mailer)).started().await;
+    let event = |seq: i64| library.event(&format!("e-{seq}"), "BOOK_LENT", 1, seq, r#"{"reader":3}"#);
+    library.commit((1..=40).map(event).collect()).await;
+    // The failed call, and then one of the events that waited for it.
+    eventually(async || mailer.calls() == 3).await;
+    library.tx.tasks().stop().await;
+    assert_eq!(mailer.calls(), 3);
+}
+
 /// Meets an outage outside of the outbox's database for the first book.
 fn unavailable_for_first_book(event: &Event) -> Result<Applied, HandlerError> {
     if event.row.aggregate.id.number() > 0 {
