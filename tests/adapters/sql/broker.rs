@@ -2,12 +2,11 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
@@ -126,45 +125,30 @@ impl Clock for EndlessSleepClock {
     }
 }
 
-/// A clock that moves by 6 s at each reading once it is fast: more than the interval of renewing sessions.
-#[derive(Default)]
-struct FastClock {
-    is_fast: AtomicBool,
-    readings: AtomicI64,
-}
-
-#[async_trait]
-impl Clock for FastClock {
-    fn now(&self) -> DateTime<Utc> {
-        let step = i64::from(self.is_fast.load(Ordering::Relaxed));
-        Utc::now() + TimeDelta::seconds(6 * (self.readings.fetch_add(step, Ordering::Relaxed) + step))
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
-    }
-}
-
+/// Messages that expire all the time must not keep a consumer from its own.
 #[tokio::test]
-async fn sessions_are_renewed_while_many_expired_messages_are_moved() {
+async fn receiving_consumer_moves_one_batch_of_expired_messages() {
     let fixture = fixture().await;
-    let clock = Arc::new(FastClock::default());
-    let store =
-        SqlStore::open_sqlite(&fixture.options(), clock.clone(), WakeupNotifier::default()).await.unwrap();
-    let broker = DatabaseBroker::new(&store);
-    broker.declare(&consumers::topology(Duration::from_millis(300))).await.unwrap();
-    let subscription = broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap();
+    let broker = broker(&fixture).await;
     let delay = timeout_delay_key(Duration::from_millis(300));
     broker.publish((0..600).map(|n| outgoing(&format!("m{n}"), &delay)).collect()).await.unwrap();
+    broker.publish(vec![outgoing("a", "order.created")]).await.unwrap();
     let mut direct = fixture.direct_connection().await;
-    let count = "CREATE TABLE renewals (at TEXT); CREATE TRIGGER renewed AFTER UPDATE ON outbox_broker_sessions \
-                 BEGIN INSERT INTO renewals VALUES (NEW.alive_until); END";
-    direct.execute(count).await.unwrap();
-    clock.is_fast.store(true, Ordering::Relaxed);
-    assert_eq!(next(subscription.as_ref()).await.len(), usize::from(PREFETCH.get()));
-    let renewals: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM renewals").fetch_one(&mut direct).await.unwrap();
-    assert!(renewals >= 3, "{renewals} renewals while 600 messages were moved");
+    direct
+        .execute("UPDATE outbox_broker_messages SET expires_at = enqueued_at WHERE expires_at IS NOT NULL")
+        .await
+        .unwrap();
+    let moved = async || {
+        let depths = broker.queues().await.unwrap();
+        depths.iter().find(|depth| depth.name == TIMEOUT_QUEUE).unwrap().ready
+    };
+    // Subscribing reads when the next message expires, and moves the first batch.
+    let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(moved().await, 200);
+    assert_eq!(ids(&next(subscription.as_ref()).await), ["a"]);
+    assert_eq!(moved().await, 400);
+    let late = broker.subscribe(TIMEOUT_QUEUE, 1_000.try_into().unwrap()).await.unwrap();
+    assert_eq!(next(late.as_ref()).await.len(), 600);
 }
 
 #[tokio::test]

@@ -35,23 +35,28 @@ pub(super) enum Upkeep {
 }
 
 impl Inner {
-    pub(super) async fn upkeep(&self, mut when: Upkeep) -> Result<(), StoreError> {
+    pub(super) async fn upkeep(&self, when: Upkeep) -> Result<(), StoreError> {
         self.return_ended().await?;
-        let mut state = self.upkeep_state.lock().await;
-        loop {
-            let now = self.now();
-            let is_due = state.last_run.is_none_or(|last| (now - last).abs() >= UPKEEP_INTERVAL);
-            if is_due || when == Upkeep::Now {
-                self.maintain_sessions(&mut state.sessions).await?;
-                state.last_run = Some(now);
-                when = Upkeep::WhenDue;
-            }
-            if lock(&self.next_expiry).is_none_or(|next| next > now) {
-                return Ok(());
-            }
-            // One batch between two checks: sessions would expire while many messages are moved.
+        let mut state = match when {
+            Upkeep::Now => self.upkeep_state.lock().await,
+            // A waiting consumer checks again soon.
+            Upkeep::WhenDue => match self.upkeep_state.try_lock() {
+                Ok(state) => state,
+                Err(_) => return Ok(()),
+            },
+        };
+        let now = self.now();
+        let is_due = state.last_run.is_none_or(|last| (now - last).abs() >= UPKEEP_INTERVAL);
+        if is_due || when == Upkeep::Now {
+            self.maintain_sessions(&mut state.sessions).await?;
+            state.last_run = Some(now);
+        }
+        // One batch per call: while messages expire all the time, consumers would wait for the last one, and sessions would not be
+        // renewed.
+        if lock(&self.next_expiry).is_some_and(|next| next <= now) {
             self.expire(now).await?;
         }
+        Ok(())
     }
 
     /// Returns the time that a consumer waits before the next poll after it found no message.
