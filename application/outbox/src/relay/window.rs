@@ -31,6 +31,10 @@ const MAX_ERROR_BYTES: usize = 4 * 1024;
 /// Longest time that a stopping relay waits for the confirms of its last window.
 const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Length of the payloads that are published at once, unless one is longer. A broker has to confirm them within the time limit: more of
+/// them would be published again and again.
+const MAX_PART_BYTES: usize = 1024 * 1024;
+
 /// Results of publishing a window.
 #[derive(Default)]
 pub(super) struct Results {
@@ -140,7 +144,12 @@ impl Window {
                 })
                 .collect();
             let confirmed_before = results.confirmed.len();
-            self.publish_round(&ready, &mut results).await;
+            for part in parts(&ready) {
+                if results.outage.is_some() || self.outbox.stopping().is_cancelled() {
+                    break;
+                }
+                self.publish_part(part, &mut results).await;
+            }
             let confirmed = results.confirmed.iter().skip(confirmed_before);
             let done: BTreeSet<&EventId> = confirmed.map(Confirmed::event_id).collect();
             let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
@@ -149,7 +158,7 @@ impl Window {
         results
     }
 
-    async fn publish_round(&self, ready: &[&OutboxRow], results: &mut Results) {
+    async fn publish_part(&self, ready: &[&OutboxRow], results: &mut Results) {
         let mut window = Vec::with_capacity(ready.len());
         let mut sent = Vec::with_capacity(ready.len());
         let mut spans = BTreeMap::new();
@@ -384,6 +393,22 @@ fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r O
         }
     }
     rounds
+}
+
+/// Divides rows into parts of at most [`MAX_PART_BYTES`], with at least one row each.
+fn parts<'a, 'r>(mut rows: &'a [&'r OutboxRow]) -> Vec<&'a [&'r OutboxRow]> {
+    let mut parts = Vec::new();
+    while !rows.is_empty() {
+        let mut bytes = 0;
+        let fits = |row: &&&OutboxRow| {
+            bytes += row.payload.len();
+            bytes <= MAX_PART_BYTES
+        };
+        let (part, rest) = rows.split_at(rows.iter().take_while(fits).count().max(1));
+        parts.push(part);
+        rows = rest;
+    }
+    parts
 }
 
 /// Tenant, type and id of an aggregate.

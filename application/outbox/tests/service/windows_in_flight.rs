@@ -175,6 +175,20 @@ async fn next_window_is_published_while_the_confirms_of_the_previous_one_are_awa
     assert_eq!(pipeline.broker.windows().len(), 3, "each event is published once");
 }
 
+/// A broker could not confirm a window of very long messages within the time limit.
+#[tokio::test(start_paused = true)]
+async fn window_of_long_payloads_is_published_in_parts() {
+    let pipeline = Pipeline::publishing(&[]).await;
+    let long = format!(r#"{{"reader":3,"note":"{}"}}"#, "x".repeat(700_000));
+    let event = |book: i64| pipeline.library.event(&format!("{book}-1"), "BOOK_LENT", book, 1, &long);
+    pipeline.library.commit((1..=2).map(event).collect()).await;
+    pipeline.assert_windows(&[&["1-1"]]).await;
+    pipeline.broker.answer(0, Answer::Confirm);
+    pipeline.assert_windows(&[&["1-1"], &["2-1"]]).await;
+    pipeline.broker.answer(1, Answer::Confirm);
+    eventually(async || pipeline.is_sent(&["1-1", "2-1"]).await).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn next_window_is_published_while_the_settlement_of_the_previous_one_is_held() {
     let pipeline = Pipeline::publishing(&[]).await;
