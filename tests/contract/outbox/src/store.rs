@@ -437,6 +437,7 @@ crate::rules! { store_rules: StoreRig;
     webhook_order: [
         an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time,
         a_pending_delivery_blocks_later_ones_of_its_key,
+        a_cancelled_delivery_blocks_nothing,
         blocked_deliveries_do_not_use_up_the_limit,
         an_endpoint_that_is_not_ordered_gets_every_due_delivery,
         a_delivery_that_is_sent_again_precedes_later_ones_of_its_key,

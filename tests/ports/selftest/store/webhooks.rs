@@ -17,6 +17,7 @@ faults! { broken_by(Fault) {
     ]
     webhook_order_is_ignored: WebhookOrderIsIgnored breaks [
         "a_delivery_that_is_sent_again_precedes_later_ones_of_its_key",
+        "a_cancelled_delivery_blocks_nothing",
         "a_pending_delivery_blocks_later_ones_of_its_key",
         "an_endpoint_that_is_not_ordered_gets_every_due_delivery",
         "an_ordered_endpoint_gets_one_delivery_of_a_key_at_a_time",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use handover_outbox::ports::{
-    AfterAttempt, ClaimId, ClaimedDelivery, DeliveryState, NewWebhookDelivery, OutboxStore, StoreError,
-    WebhookClaim, WebhookEndpoint,
+    AfterAttempt, ClaimId, ClaimedDelivery, DeliveryState, EndpointStatus, NewWebhookDelivery, OutboxStore,
+    StoreError, WebhookClaim, WebhookEndpoint,
 };
 
 use super::webhook_claims::{claimed, events};
@@ -72,6 +72,26 @@ pub async fn a_pending_delivery_blocks_later_ones_of_its_key(rig: &dyn StoreRig)
     assert_eq!(events(&fifth), ["a2"], "a dead delivery blocks nothing");
     // The claims have ended without a result.
     assert_eq!(events(&claimed_at(rig, "7", 200).await), ["b2", "a2"]);
+}
+
+/// A batch of the retention may end within a key of a disabled endpoint, which is then enabled again.
+pub async fn a_cancelled_delivery_blocks_nothing(rig: &dyn StoreRig) {
+    add(rig, &[ordered(1)]).await;
+    write(rig, &[of("k", "a1"), of("k", "a2"), of("k", "a3")]).await;
+    let first = claimed_at(rig, "1", 0).await;
+    assert_eq!(events(&first), ["a1"]);
+    end(rig, &first[0], AfterAttempt::Retry(later(50))).await;
+    change(rig, 1, |endpoint| {
+        endpoint.status = EndpointStatus::Disabled;
+        endpoint.update_time = later(5);
+    })
+    .await;
+    let cancelled = in_unit!(rig, |unit| {
+        unit.outbox().cancel_webhook_deliveries(None, Some(later(10)), later(10), 1).await.unwrap()
+    });
+    assert_eq!(cancelled, 1);
+    change(rig, 1, |endpoint| endpoint.status = EndpointStatus::Enabled).await;
+    assert_eq!(events(&claimed_at(rig, "2", 20).await), ["a2"]);
 }
 
 /// Blocked deliveries do not use up the limit of a claim, however many they are.

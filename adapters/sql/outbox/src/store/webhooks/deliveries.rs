@@ -228,7 +228,10 @@ impl Session {
         }
         let set = "state = 'CANCELLED', claim_id = NULL, claims = 0, is_blocked = 0, settle_time = ?";
         let is_pending = format!("{} = 'PENDING'", self.dialect.unindexed("state"));
-        self.update_deliveries(&ids, (set, values![at]), (&is_pending, Vec::new())).await
+        let cancelled = self.update_deliveries(&ids, (set, values![at]), (&is_pending, Vec::new())).await?;
+        // The endpoint may be enabled again before the next batch.
+        self.unblock_next(&ids).await?;
+        Ok(cancelled)
     }
 
     pub(super) async fn delete_deliveries(
@@ -269,7 +272,8 @@ impl Session {
     ) -> Result<u64, StoreError> {
         let (sql, values) = sendable(self.dialect, dead, limit);
         let ids = self.fetch(&sql, values).await?.iter().map(id).collect::<Result<Vec<_>, _>>()?;
-        let set = "state = 'PENDING', due_time = ?, attempts = 0, claims = 0, settle_time = NULL";
+        let set =
+            "state = 'PENDING', due_time = ?, attempts = 0, claims = 0, is_blocked = 0, settle_time = NULL";
         let condition = ("tenant_id = ? AND state = 'DEAD'", values![dead.endpoint.tenant.get()]);
         self.update_deliveries(&ids, (set, values![at]), condition).await
     }
