@@ -95,6 +95,11 @@ impl Secrets {
         GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database, Missing::Generate)
     }
 
+    /// Like [`Secrets::gateway`] for a running service.
+    pub(crate) fn reread_gateway(config: &Config) -> Result<Secret, Failure> {
+        GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database, Missing::Refuse)
+    }
+
     /// The source of each required secret by key. Generates nothing.
     pub fn look(config: &Config) -> Vec<(&'static str, Result<Source, Failure>)> {
         let source = |(kind, set): (&SecretKind, _)| (kind.key, kind.source(set, &config.database));

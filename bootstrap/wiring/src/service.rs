@@ -208,17 +208,16 @@ impl Service {
     /// Replaces the secrets in use, and the public keys, by those of this configuration. After an error the previous
     /// ones stay in use.
     pub(crate) fn replace_secrets(&mut self, config: &Config) -> Result<(), Failure> {
-        if self.api.is_none() && self.signer.is_none() {
-            return Ok(());
-        }
-        Secrets::allow(config, &self.api.as_ref().map_or_else(Vec::new, |_| config.listens()))?;
-        let secrets = Secrets::reread(config)?;
+        // A process without the API needs no secret of tokens.
+        let gateway = self.signer.as_ref().map(|_| Secrets::reread_gateway(config)).transpose()?;
         if let Some(api) = &mut self.api {
+            Secrets::allow(config, &config.listens())?;
+            let secrets = Secrets::reread(config)?;
             api.verifiers.replace(config, &secrets)?;
-            api.secrets.clone_from(&secrets);
+            api.secrets = secrets;
         }
-        if let Some(signer) = &self.signer {
-            signer.replace(secrets.gateway.reveal());
+        if let (Some(signer), Some(gateway)) = (&self.signer, gateway) {
+            signer.replace(gateway.reveal());
         }
         Ok(())
     }

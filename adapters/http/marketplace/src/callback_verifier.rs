@@ -4,14 +4,16 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
+use chrono::DateTime;
 use handover_http::envelope::Code;
 use handover_http::refusal::Refusal;
 use standardwebhooks::Webhook;
 
 use crate::messages;
 
+const TIMESTAMP: &str = "webhook-timestamp";
 /// The headers of a signed request.
-const SIGNATURE_HEADERS: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+const SIGNATURE_HEADERS: [&str; 3] = ["webhook-id", TIMESTAMP, "webhook-signature"];
 
 /// The secret is not `whsec_` followed by 24 to 64 bytes in base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,11 @@ impl CallbackVerifier {
             );
             return Err(Refusal::new(Code::NOT_AUTHENTICATED, messages::repeated_header(name)));
         }
+        // The library calculates with the timestamp without regard to overflow.
+        let timestamp = headers.get(TIMESTAMP).and_then(|value| value.to_str().ok()?.parse().ok());
+        if timestamp.is_some_and(|seconds: i64| DateTime::from_timestamp(seconds, 0).is_none()) {
+            return Err(rejected(Some("the timestamp is not a time".to_owned())));
+        }
         let webhooks = self.webhooks.read().unwrap_or_else(PoisonError::into_inner);
         let mut refusal = None;
         for webhook in webhooks.iter() {
@@ -60,10 +67,13 @@ impl CallbackVerifier {
                 }
             }
         }
-        let error = refusal.map(|error| error.to_string());
-        tracing::warn!(code = "gateway.callback.signature-rejected", error, "callback: signature rejected");
-        Err(Refusal::new(Code::NOT_AUTHENTICATED, messages::BAD_SIGNATURE))
+        Err(rejected(refusal.map(|error| error.to_string())))
     }
+}
+
+fn rejected(error: Option<String>) -> Refusal {
+    tracing::warn!(code = "gateway.callback.signature-rejected", error, "callback: signature rejected");
+    Refusal::new(Code::NOT_AUTHENTICATED, messages::BAD_SIGNATURE)
 }
 
 fn webhooks(secret: &str, previous: Option<&str>) -> Result<Vec<Webhook>, InvalidSecret> {

@@ -335,11 +335,12 @@ impl<'de> Deserialize<'de> for Object {
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object, A::Error> {
                 let mut object = Object { values: Vec::new(), duplicates: Vec::new() };
                 let mut indexes: BTreeMap<String, usize> = BTreeMap::new();
+                let mut repeated = BTreeSet::new();
                 while let Some((name, value)) = entries.next_entry::<String, Box<RawValue>>()? {
                     let entry = indexes.get(&name).and_then(|index| object.values.get_mut(*index));
                     if let Some((_, last)) = entry {
                         *last = value;
-                        if !object.duplicates.contains(&name) {
+                        if repeated.insert(name.clone()) {
                             object.duplicates.push(name);
                         }
                         continue;

@@ -28,6 +28,9 @@ pub struct Refusal {
     header: Option<(HeaderName, &'static str)>,
 }
 
+/// Maximum number of fields in an error response: its size must not depend on the request.
+const MAX_ERRORS: usize = 100;
+
 /// Challenge for a request without a token; it carries no error code (RFC 6750 §3.1).
 const CHALLENGE: &str = "Bearer";
 /// Challenge for a request with an invalid token; the same for every reason.
@@ -73,8 +76,9 @@ impl Refusal {
         Refusal::of(Code::OUTCOME_UNKNOWN)
     }
 
-    /// Invalid input, with one message per field.
-    pub fn invalid(errors: Vec<(String, Text)>) -> Refusal {
+    /// Invalid input, with one message per field, for at most [`MAX_ERRORS`] fields.
+    pub fn invalid(mut errors: Vec<(String, Text)>) -> Refusal {
+        errors.truncate(MAX_ERRORS);
         let mut refusal = Refusal::of(Code::INVALID);
         refusal.reply.data = ReplyData::Errors(errors);
         refusal

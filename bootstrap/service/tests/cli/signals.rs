@@ -82,6 +82,24 @@ fn sighup_reads_log_level_again_and_keeps_everything_if_the_file_is_invalid() {
 }
 
 #[test]
+fn process_without_the_api_reloads_without_a_secret_of_tokens() {
+    let world = World::new().set("HANDOVER_METRICS__LISTEN", "127.0.0.1:0");
+    let file = |level| {
+        format!(
+            "[log]\nlevel = \"{level}\"\n[gateway]\nurl = \"https://gateway.example\"\nsecret = \"{NEW_GATEWAY}\"\n"
+        )
+    };
+    world.write("handover.toml", file("info"));
+    let (server, log) = world.serve_with_log("--roles relay,consumers,jobs");
+    let log = Log::read(log);
+    assert!(!world.path("handover.db-jwt-secret").exists());
+    world.write("handover.toml", file("warn"));
+    server.signal("HUP");
+    eventually(|| log.with(RELOADED).len() + log.with(REFUSED).len() == 1);
+    assert_eq!(log.with(REFUSED), [""; 0]);
+}
+
+#[test]
 fn secrets_rotate_by_sighup_and_previous_ones_are_accepted_while_configured() {
     let world = World::new();
     let (server, log) = serve(&world);

@@ -46,6 +46,15 @@ async fn product_with_invalid_fields_reports_every_field() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn at_most_a_hundred_errors_are_reported() {
+    let world = World::new().await;
+    let twice = |n: usize| format!(r#""a{n}":0,"a{n}":0"#);
+    let body = format!("{{{}}}", (0..500).map(twice).collect::<Vec<_>>().join(","));
+    let response = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+    assert_eq!(response.wrong_fields().len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn body_that_is_not_json_names_line_and_column() {
     let world = World::new().await;
     for (body, en, zh) in [

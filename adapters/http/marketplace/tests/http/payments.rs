@@ -124,6 +124,13 @@ async fn callback_without_recent_valid_signature_is_401() {
                 .header("webhook-timestamp", &now)
                 .header("webhook-signature", "v1,"),
         ),
+        (
+            "the earliest number as its time",
+            post()
+                .header("webhook-id", "m")
+                .header("webhook-timestamp", &i64::MIN.to_string())
+                .header("webhook-signature", "v1,"),
+        ),
         ("a token instead", world.post_as(BUYER, CALLBACK).json(body.clone())),
         // The signature is verified before content type and body are checked.
         ("no JSON, unsigned", world.post(CALLBACK).text("{")),
