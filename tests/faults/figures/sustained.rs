@@ -132,7 +132,9 @@ async fn memory_and_latency_stay_constant(pair: Pair) {
     println!("{pair:?}, {ORDERS_PER_SECOND} orders/s for {lasts:?}, its first and last {part:?}");
     println!("  commit to effect, first: {}", summary(&mut first));
     println!("  commit to effect, last:  {}", summary(&mut last));
-    println!("  memory: {early} MiB, {late} MiB; greatest {} MiB", most(&memory));
+    // Whether memory grows all the time, or only until a load that was heavier.
+    let parts: Vec<u64> = memory.chunks(samples).map(most).collect();
+    println!("  memory: {early} MiB, {late} MiB; greatest of each part {parts:?}");
     let ratio = percentile(&mut last, 99).as_secs_f64() / percentile(&mut first, 99).as_secs_f64();
     let grown = late as f64 / early as f64;
     println!("  ratio of p99 {ratio:.2}, of the memory {grown:.2}");
