@@ -26,6 +26,7 @@ on_every_server!(
     deadlock_is_transient,
     deadlock_that_a_handler_ignores_commits_nothing,
     statement_that_exceeds_the_limit_of_the_server_is_an_attempt,
+    statement_with_a_wrong_number_of_parameters_is_an_attempt,
     handlers_run_under_the_settings_of_the_server,
     unit_of_work_that_the_application_ended_or_left_nested_is_not_committed,
     own_options_are_kept,
@@ -156,6 +157,27 @@ async fn statement_that_exceeds_the_limit_of_the_server_is_an_attempt(kind: Serv
     run(&mut unit, kind, limit).await.unwrap();
     let error = lent_error(run(&mut unit, kind, sleep).await.unwrap_err());
     assert!(matches!(error, StoreError::Backend(_)), "{error:?}");
+}
+
+async fn statement_with_a_wrong_number_of_parameters_is_an_attempt(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let store = with_own_options(&database, 1);
+    let mut unit = store.begin().await.unwrap();
+    let wrong = match kind {
+        ServerKind::MariaDb => {
+            let connection: &mut MySqlConnection = unit.connection().await.unwrap();
+            sqlx::query("SELECT ? + ?").bind(1).execute(connection).await.map(drop)
+        }
+        ServerKind::Postgres => {
+            let connection: &mut PgConnection = unit.connection().await.unwrap();
+            sqlx::query("SELECT $1::int + $2::int").bind(1).execute(connection).await.map(drop)
+        }
+    };
+    let error = lent_error(wrong.unwrap_err());
+    assert!(matches!(error, StoreError::Backend(_)), "{error:?}");
+    // sqlx-mysql waits for a response that never comes, but not for so long that the pool gives up.
+    drop(unit);
+    store.begin().await.unwrap().commit().await.unwrap();
 }
 
 /// Values of settings on the lent connection.

@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use handover_outbox::ports::{StoreError, SystemFaultKind};
 use sqlx::error::DatabaseError;
+#[cfg(feature = "postgres")]
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 #[cfg(feature = "postgres")]
 use crate::engine::postgres;
@@ -33,9 +35,10 @@ pub trait HasConnection<C>: Send {
 
 /// Converts the error of a statement of the application. An outage, a deadlock and a serialization failure do not count as
 /// an attempt at an event. An unknown table or column counts: the mistake is probably in the statement. So does a statement that
-/// exceeds the time limit of the server, the user or the connection options: it would do so again.
+/// exceeds the time limit of the server, the user or the connection options, or that has a wrong number of parameters: it
+/// would fail again.
 pub fn lent_error(error: sqlx::Error) -> StoreError {
-    if error.as_database_error().is_some_and(exceeds_time_limit) {
+    if is_of_statement(&error) {
         return StoreError::Backend(Box::new(error));
     }
     let error = store_error(error, classify);
@@ -48,8 +51,10 @@ pub fn lent_error(error: sqlx::Error) -> StoreError {
 /// What [`lent_error`] returns for an error that an application has wrapped in its own, which this text describes: `None` if it
 /// counts as an attempt.
 pub fn lent_outage(error: &sqlx::Error, text: &str) -> Option<StoreError> {
+    if is_of_statement(error) {
+        return None;
+    }
     match error.as_database_error() {
-        Some(reported) if exceeds_time_limit(reported) => None,
         Some(reported) => match classify(reported) {
             ErrorClass::Transient => Some(StoreError::Transient(text.into())),
             ErrorClass::Unavailable => Some(StoreError::Unavailable(text.into())),
@@ -62,6 +67,27 @@ pub fn lent_outage(error: &sqlx::Error, text: &str) -> Option<StoreError> {
         },
         None => is_unavailable(error).then(|| StoreError::Unavailable(text.into())),
     }
+}
+
+/// Whether an error that would be an outage after a statement of the store is a defect of this statement.
+fn is_of_statement(error: &sqlx::Error) -> bool {
+    // A wrong number of parameters (MySQL), too many parameters (PostgreSQL), or a kind of parameter that sqlx does not support
+    // (SQLite). A lost connection is an error of I/O.
+    matches!(error, sqlx::Error::Protocol(_))
+        || error
+            .as_database_error()
+            .is_some_and(|error| exceeds_time_limit(error) || has_wrong_parameters(error))
+}
+
+/// Whether PostgreSQL refused the parameters of a statement (SQLSTATE 08P01). With the severity FATAL, the error is the end of the
+/// connection: a connection pooler sends it when it has lost the server.
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables, reason = "other drivers find out themselves"))]
+fn has_wrong_parameters(error: &dyn DatabaseError) -> bool {
+    #[cfg(feature = "postgres")]
+    if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
+        return error.code() == "08P01" && error.severity() == PgSeverity::Error;
+    }
+    false
 }
 
 /// Whether a statement was ended by `statement_timeout` (PostgreSQL), `max_statement_time` (MariaDB) or `max_execution_time`
@@ -81,7 +107,7 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
         return mysql::classify(error);
     }
     #[cfg(feature = "postgres")]
-    if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+    if error.try_downcast_ref::<PgDatabaseError>().is_some() {
         return postgres::classify(error);
     }
     #[cfg(feature = "sqlite")]
@@ -89,4 +115,25 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
         return sqlite::classify(error);
     }
     ErrorClass::Permanent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_number_of_parameters_counts_as_an_attempt_and_a_lost_connection_does_not() {
+        let wrong = || {
+            let text = "prepared statement expected 2 parameters but 1 parameters were provided";
+            sqlx::Error::Protocol(text.to_owned())
+        };
+        let counted = lent_error(wrong());
+        assert!(matches!(counted, StoreError::Backend(_)), "{counted:?}");
+        assert!(lent_outage(&wrong(), "the reminder cannot be written").is_none());
+        let lost = || sqlx::Error::Io(std::io::ErrorKind::UnexpectedEof.into());
+        let outage = lent_error(lost());
+        assert!(matches!(outage, StoreError::Unavailable(_)), "{outage:?}");
+        let outage = lent_outage(&lost(), "the reminder cannot be written");
+        assert!(matches!(outage, Some(StoreError::Unavailable(_))), "{outage:?}");
+    }
 }

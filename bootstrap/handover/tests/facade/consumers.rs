@@ -116,6 +116,25 @@ async fn outage_within_an_error_of_the_service_is_no_attempt() -> TestResult {
     Ok(())
 }
 
+/// sqlx does not support parameters with names.
+async fn bind_by_name(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
+    let insert = sqlx::query("INSERT INTO effects (event_id, note) VALUES (:event, 'lent')");
+    insert.bind(event.event_id()).execute(connection).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn statement_with_parameters_that_the_driver_refuses_is_an_attempt() -> TestResult {
+    let library = Library::open().await?;
+    let functions = in_transaction(bind_by_name).retry(two_retries());
+    let (outbox, running) = library.start(library.builder().consumer("reminders", functions)).await?;
+    library.lend(&outbox, BookLent::to("ann")).await?;
+    library.consumed("DEAD", 1).await?;
+    running.stop(STOP_LIMIT).await?;
+    assert_eq!(library.count("SELECT attempts FROM event_consume_log").await?, 3);
+    Ok(())
+}
+
 /// Commits a nested transaction, then fails.
 async fn nest(event: Event<BookLent>, connection: &mut SqliteConnection) -> handover::Result {
     let mut nested = connection.begin().await?;

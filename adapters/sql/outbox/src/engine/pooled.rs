@@ -24,6 +24,10 @@ use crate::value::Value;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the response to a statement; the server's own limits for locks and statements are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit for the rollback of a connection that was lent; after it the connection is closed. After a statement with a wrong number
+/// of parameters, which sqlx-mysql does not send, it waits for a response that never comes: without a short limit such
+/// handlers would keep the pool from everybody else.
+const LENT_ROLLBACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection that was idle for longer is tested with a ping before use. Under load, connections are not idle that
 /// long.
 const MAX_IDLE_WITHOUT_PING: Duration = Duration::from_millis(100);
@@ -239,14 +243,15 @@ impl<C: ServerConnection> Drop for Pooled<C> {
             // If the task is dropped, the runtime is shutting down, and the connection is closed.
             Ok(runtime) => {
                 let settings = self.lending.after_rollback.as_deref().filter(|_| self.was_lent);
-                drop(runtime.spawn(roll_back(connection, settings)));
+                let limit = if self.was_lent { LENT_ROLLBACK_TIMEOUT } else { RESPONSE_TIMEOUT };
+                drop(runtime.spawn(roll_back(connection, settings, limit)));
             }
             Err(_) => connection.close_instead_of_pooling(),
         }
     }
 }
 
-async fn roll_back<C: ServerConnection>(connection: C, settings: Option<&'static str>) {
+async fn roll_back<C: ServerConnection>(connection: C, settings: Option<&'static str>, limit: Duration) {
     // If the rollback fails or this future is dropped, the connection is closed.
     let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
@@ -257,7 +262,7 @@ async fn roll_back<C: ServerConnection>(connection: C, settings: Option<&'static
             None => Ok(()),
         }
     };
-    if matches!(timeout(RESPONSE_TIMEOUT, rolled_back).await, Ok(Ok(()))) {
+    if matches!(timeout(limit, rolled_back).await, Ok(Ok(()))) {
         drop(connection.0.take());
     }
 }
