@@ -186,9 +186,11 @@ async fn lent_settings(unit: &mut Session, kind: ServerKind) -> Vec<String> {
         ServerKind::MariaDb => {
             let connection: &mut MySqlConnection = unit.connection().await.unwrap();
             let sql = "SELECT CAST(@@SESSION.innodb_lock_wait_timeout AS CHAR), CAST(@@SESSION.max_statement_time AS CHAR), \
+                       CAST(@@SESSION.idle_transaction_timeout AS CHAR), \
                        CAST(@@SESSION.sql_mode LIKE '%PIPES_AS_CONCAT%' AS CHAR)";
-            let row: (String, String, String) = sqlx::query_as(sql).fetch_one(connection).await.unwrap();
-            vec![row.0, row.1, row.2]
+            let row: (String, String, String, String) =
+                sqlx::query_as(sql).fetch_one(connection).await.unwrap();
+            vec![row.0, row.1, row.2, row.3]
         }
         ServerKind::Postgres => {
             let connection: &mut PgConnection = unit.connection().await.unwrap();
@@ -196,6 +198,7 @@ async fn lent_settings(unit: &mut Session, kind: ServerKind) -> Vec<String> {
             for show in [
                 "SHOW lock_timeout",
                 "SHOW statement_timeout",
+                "SHOW idle_in_transaction_session_timeout",
                 "SHOW enable_seqscan",
                 "SHOW enable_bitmapscan",
             ] {
@@ -212,11 +215,13 @@ async fn own_settings(unit: &mut Session, kind: ServerKind) -> Vec<String> {
         ServerKind::MariaDb => &[
             ("a", "SELECT CAST(@@SESSION.innodb_lock_wait_timeout AS CHAR) AS a"),
             ("a", "SELECT CAST(@@SESSION.max_statement_time AS CHAR) AS a"),
+            ("a", "SELECT CAST(@@SESSION.idle_transaction_timeout AS CHAR) AS a"),
             ("a", "SELECT CAST(@@SESSION.sql_mode LIKE '%PIPES_AS_CONCAT%' AS CHAR) AS a"),
         ],
         ServerKind::Postgres => &[
             ("lock_timeout", "SHOW lock_timeout"),
             ("statement_timeout", "SHOW statement_timeout"),
+            ("idle_in_transaction_session_timeout", "SHOW idle_in_transaction_session_timeout"),
             ("enable_seqscan", "SHOW enable_seqscan"),
             ("enable_bitmapscan", "SHOW enable_bitmapscan"),
         ],
@@ -231,11 +236,11 @@ async fn own_settings(unit: &mut Session, kind: ServerKind) -> Vec<String> {
 async fn handlers_run_under_the_settings_of_the_server(kind: ServerKind) {
     let database = migrated(kind).await;
     let (of_server, own) = match kind {
-        ServerKind::MariaDb => (vec!["50", "0.000000", "1"], vec!["2", "14.000000", "0"]),
+        ServerKind::MariaDb => (vec!["50", "0.000000", "0", "1"], vec!["2", "14.000000", "15", "0"]),
         ServerKind::Postgres => {
             let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = ''7s''', current_database()); END $$";
             outside(&database, set).await.unwrap();
-            (vec!["7s", "0", "on", "on"], vec!["2s", "14s", "off", "off"])
+            (vec!["7s", "0", "0", "on", "on"], vec!["2s", "14s", "15s", "off", "off"])
         }
     };
     // All units of work use the same connection.

@@ -31,11 +31,14 @@ fn of_statements() -> [(&'static str, String); 9] {
     ]
 }
 
-/// `SET SESSION` with one assignment for each of these settings and for the time limit of a statement, which has another
-/// name and unit on MariaDB than on MySQL.
+/// `SET SESSION` with one assignment for each of these settings, for the time limit of a statement, which has another
+/// name and unit on MariaDB than on MySQL, and for that of an idle transaction, which MySQL does not have.
 fn set(assignment: impl Fn(&str, &str) -> String) -> String {
     let assignments = of_statements().map(|(name, value)| assignment(name, &value)).join(", ");
-    let on_mariadb = assignment("max_statement_time", &STATEMENT_S.to_string());
+    let on_mariadb =
+        [("max_statement_time", STATEMENT_S), ("idle_transaction_timeout", IDLE_IN_TRANSACTION_S)]
+            .map(|(name, seconds)| assignment(name, &seconds.to_string()))
+            .join(", ");
     let on_mysql = assignment("max_execution_time", &format!("{STATEMENT_S}000"));
     format!("SET {assignments} /*M! , {on_mariadb} */ /*!50708 , {on_mysql} */")
 }
@@ -69,8 +72,7 @@ pub(super) async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx:
         // READ COMMITTED, because REPEATABLE READ (the default) mixes snapshot reads with current locked rows, and
         // locks gaps.
         "{kept}; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; SET NAMES utf8mb4; {own}; \
-         SET SESSION autocommit = 1, completion_type = 0, wait_timeout = {WAIT_S} \
-         /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S} */",
+         SET SESSION autocommit = 1, completion_type = 0, wait_timeout = {WAIT_S}",
         kept = set(|name, _| format!("@handover_{name} = @@SESSION.{name}")),
         own = set_own(),
     );
@@ -117,4 +119,26 @@ pub(super) async fn unsuitable(
         Err(error) => return Err(error),
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limits_of_the_store_are_not_in_force_while_a_connection_is_lent() {
+        let after_rollback = LENDING.after_rollback.as_deref().unwrap_or_default();
+        for (name, seconds) in [
+            ("innodb_lock_wait_timeout", 2),
+            ("max_statement_time", 14),
+            ("max_execution_time", 14_000),
+            ("idle_transaction_timeout", 15),
+        ] {
+            let lent = format!("SESSION {name} = @handover_{name}");
+            assert!(LENDING.lend.contains(&lent), "{lent}: {}", LENDING.lend);
+            let own = format!("SESSION {name} = {seconds}");
+            assert!(LENDING.reclaim.contains(&own), "{own}: {}", LENDING.reclaim);
+            assert!(after_rollback.contains(&own), "{own}: {after_rollback}");
+        }
+    }
 }

@@ -42,6 +42,7 @@ pub(super) const STATEMENT_S: u32 = 14;
 /// The server's time limit for waiting for a lock, in seconds.
 pub(super) const LOCK_WAIT_S: u32 = 2;
 /// The server's time limit for an idle transaction, in seconds: a suspended process must not keep its locks.
+/// While a connection is lent, the limit of the server applies.
 pub(super) const IDLE_IN_TRANSACTION_S: u32 = 15;
 /// Time limit for waiting for the migration of another process, in seconds.
 pub(super) const MIGRATION_WAIT_S: u32 = 60;

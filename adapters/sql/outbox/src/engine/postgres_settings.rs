@@ -11,9 +11,10 @@ use crate::engine_info::UnsuitableSetting;
 /// statements of an application on a lent connection run without them. JIT is off because the statements are short:
 /// compilation costs more than it saves. Sequential and bitmap scans are off because a plan that was made for an empty
 /// queue would scan the whole table and be reused when the queue is full; every statement can use an index.
-fn of_statements() -> [(&'static str, String); 6] {
+fn of_statements() -> [(&'static str, String); 7] {
     [
         ("lock_timeout", format!("'{LOCK_WAIT_S}s'")),
+        ("idle_in_transaction_session_timeout", format!("'{IDLE_IN_TRANSACTION_S}s'")),
         ("TimeZone", "'UTC'".to_owned()),
         ("jit", "off".to_owned()),
         ("enable_seqscan", "off".to_owned()),
@@ -56,7 +57,6 @@ pub(super) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Er
     let own = set_own("SET");
     let settings = format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; {own} \
-         SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; \
          SELECT set_config(name, '0', false) FROM pg_settings \
          WHERE name IN ('idle_session_timeout', 'transaction_timeout')"
     );
@@ -114,4 +114,17 @@ fn settings(encoding: &str, replication: &str, in_recovery: bool) -> Vec<Unsuita
         });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limits_of_the_store_are_not_in_force_while_a_connection_is_lent() {
+        for name in ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
+            assert!(LENDING.lend.contains(&format!("SET LOCAL {name} TO DEFAULT;")), "{}", LENDING.lend);
+            assert!(LENDING.reclaim.contains(&format!("SET LOCAL {name} = '")), "{}", LENDING.reclaim);
+        }
+    }
 }
