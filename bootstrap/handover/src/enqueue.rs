@@ -79,8 +79,8 @@ impl Options {
         Options { request_id: Some(id.into()), ..self }
     }
 
-    /// Sets the position within the aggregate, for example the version of the aggregate's row after the change. Either all
-    /// events of an aggregate have one, or none.
+    /// Sets the position within the aggregate, for example the version of the aggregate's row after the change. Positions begin
+    /// at 1; `enqueue` refuses a smaller one. Either all events of an aggregate have one, or none.
     #[must_use]
     pub fn sequence(self, sequence: i64) -> Options {
         Options { sequence: Some(sequence), ..self }
@@ -100,6 +100,14 @@ impl Options {
     pub fn idle_consumer(mut self, consumer: impl Into<String>) -> Options {
         self.idle_consumers.insert(consumer);
         self
+    }
+
+    /// Refuses options with which no consumer could apply the event.
+    fn check(&self, event: &'static str) -> Result<(), EnqueueError> {
+        if let Some(sequence) = self.sequence.filter(|sequence| *sequence < 1) {
+            return Err(EnqueueError::InvalidSequence { event, sequence });
+        }
+        Ok(())
     }
 }
 
@@ -286,6 +294,7 @@ impl<B: Backend> Enqueuer<B> {
         if let Some(consumer) = options.idle_consumers.names().find(is_unknown) {
             return Err(EnqueueError::NotSelective { event: E::NAME, consumer: consumer.to_owned() });
         }
+        options.check(E::NAME)?;
         let now = self.inner.clock.now();
         let trace = options.trace;
         #[cfg(feature = "otel")]

@@ -100,6 +100,17 @@ pub enum EnqueueError {
         /// The name in [`Options::idle_consumer`](crate::Options::idle_consumer).
         consumer: String,
     },
+    /// The position in [`Options::sequence`](crate::Options::sequence) is less than 1.
+    #[error(
+        "the position of {event:?} within its aggregate is {sequence}: positions begin at 1, and a service that receives events does \
+         not accept a smaller one; add 1 to your version, for all events of the aggregate type"
+    )]
+    InvalidSequence {
+        /// Name of the event type.
+        event: &'static str,
+        /// The position.
+        sequence: i64,
+    },
     /// The database refused the row, or the connection was lost. Roll the transaction back: on PostgreSQL it cannot be
     /// committed any more.
     #[error("the event was not stored: {0}")]
@@ -113,6 +124,7 @@ impl UnitError for EnqueueError {
             EnqueueError::Store(cause) => Some(cause),
             EnqueueError::NotAnObject { .. }
             | EnqueueError::Contradiction { .. }
+            | EnqueueError::InvalidSequence { .. }
             | EnqueueError::Key { .. }
             | EnqueueError::NotSelective { .. }
             | EnqueueError::OlderProcess { .. }
@@ -140,6 +152,7 @@ impl EnqueueError {
             EnqueueError::OlderProcess { cause } => StoreError::Unavailable(Box::new(cause)).into(),
             EnqueueError::NotAnObject { .. }
             | EnqueueError::Contradiction { .. }
+            | EnqueueError::InvalidSequence { .. }
             | EnqueueError::Key { .. }
             | EnqueueError::NotSelective { .. }
             | EnqueueError::Payload { .. }

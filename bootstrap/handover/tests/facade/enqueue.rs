@@ -199,6 +199,29 @@ async fn options_reach_the_handler() -> TestResult {
     Ok(())
 }
 
+#[tokio::test]
+async fn position_below_1_is_refused_and_the_transaction_stays_usable() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    for sequence in [0, -1] {
+        let options = Options::default().sequence(sequence);
+        let refused = outbox.enqueue_with(&mut tx, BookLent::to("ann"), options).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "the position of \"book.lent\" within its aggregate is {sequence}: positions begin at 1, and a service that receives \
+                 events does not accept a smaller one; add 1 to your version, for all events of the aggregate type"
+            )
+        );
+    }
+    outbox.enqueue_with(&mut tx, BookLent::to("ann"), Options::default().sequence(1)).await?;
+    tx.commit().await?;
+    assert_eq!(library.count("SELECT aggregate_seq FROM outbox_events").await?, 1);
+    Ok(())
+}
+
 #[derive(Serialize, Deserialize, Event)]
 #[serde(rename_all = "camelCase")]
 #[event(
