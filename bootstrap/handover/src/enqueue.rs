@@ -13,6 +13,9 @@ use crate::clock::OutboxClock;
 use crate::error::EnqueueError;
 use crate::registration::Registration;
 
+/// Maximum number of characters of an id in an error.
+const MAX_SHOWN: usize = 64;
+
 /// Options of one event, for [`Enqueuer::enqueue_with`].
 ///
 /// ```
@@ -67,13 +70,16 @@ impl Options {
 
     /// Sets the trace context of the request that causes the event. With the feature `otel`, a trace without a `traceparent` gets
     /// that of the current span, which is also the default.
+    ///
+    /// `enqueue` refuses an id with which the event could not be published; check the header of a client with
+    /// [`Trace::is_valid_id`]. An invalid `traceparent` counts as none, as W3C Trace Context demands.
     #[must_use]
     pub fn trace(self, trace: Trace) -> Options {
         Options { trace: Some(trace), ..self }
     }
 
     /// Sets the id of the request that causes the event, such as its `X-Request-Id`. It is in every log line about the event, and
-    /// in the header `requestId` of its message.
+    /// in the header `requestId` of its message. `enqueue` refuses one that [`Trace::is_valid_id`] does not accept.
     #[must_use]
     pub fn request_id(self, id: impl Into<String>) -> Options {
         Options { request_id: Some(id.into()), ..self }
@@ -102,10 +108,17 @@ impl Options {
         self
     }
 
-    /// Refuses options with which no consumer could apply the event.
+    /// Refuses options with which the event could not be published, or applied by another service.
     fn check(&self, event: &'static str) -> Result<(), EnqueueError> {
         if let Some(sequence) = self.sequence.filter(|sequence| *sequence < 1) {
             return Err(EnqueueError::InvalidSequence { event, sequence });
+        }
+        let trace_id = self.trace.as_ref().map(|trace| trace.trace_id.as_str());
+        for (what, id) in [("trace id", trace_id), ("request id", self.request_id.as_deref())] {
+            if let Some(id) = id.filter(|id| !Trace::is_valid_id(id)) {
+                let id = id.chars().take(MAX_SHOWN).collect();
+                return Err(EnqueueError::InvalidId { event, what, id });
+            }
         }
         Ok(())
     }
@@ -296,7 +309,11 @@ impl<B: Backend> Enqueuer<B> {
         }
         options.check(E::NAME)?;
         let now = self.inner.clock.now();
-        let trace = options.trace;
+        let valid = |trace: Trace| {
+            let traceparent = trace.traceparent.and_then(|parent| Trace::parse_parent(&parent));
+            Trace { traceparent, ..trace }
+        };
+        let trace = options.trace.map(valid);
         #[cfg(feature = "otel")]
         let trace = crate::otel::with_current_span(trace);
         let metadata = EventMetadata {

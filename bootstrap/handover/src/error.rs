@@ -111,6 +111,19 @@ pub enum EnqueueError {
         /// The position.
         sequence: i64,
     },
+    /// The trace or the request has an id that not every broker and log can carry.
+    #[error(
+        "the {what} of {event:?} is {id:?}: an id has 1 to 64 characters of `[A-Za-z0-9_-]`, because not every broker accepts a message with \
+         another one; check the header of a client with `Trace::is_valid_id`, and leave an invalid one out"
+    )]
+    InvalidId {
+        /// Name of the event type.
+        event: &'static str,
+        /// `trace id` or `request id`.
+        what: &'static str,
+        /// The first 64 characters of the id.
+        id: String,
+    },
     /// The database refused the row, or the connection was lost. Roll the transaction back: on PostgreSQL it cannot be
     /// committed any more.
     #[error("the event was not stored: {0}")]
@@ -124,6 +137,7 @@ impl UnitError for EnqueueError {
             EnqueueError::Store(cause) => Some(cause),
             EnqueueError::NotAnObject { .. }
             | EnqueueError::Contradiction { .. }
+            | EnqueueError::InvalidId { .. }
             | EnqueueError::InvalidSequence { .. }
             | EnqueueError::Key { .. }
             | EnqueueError::NotSelective { .. }
@@ -152,6 +166,7 @@ impl EnqueueError {
             EnqueueError::OlderProcess { cause } => StoreError::Unavailable(Box::new(cause)).into(),
             EnqueueError::NotAnObject { .. }
             | EnqueueError::Contradiction { .. }
+            | EnqueueError::InvalidId { .. }
             | EnqueueError::InvalidSequence { .. }
             | EnqueueError::Key { .. }
             | EnqueueError::NotSelective { .. }

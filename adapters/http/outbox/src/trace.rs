@@ -152,8 +152,8 @@ fn finish_response(
 /// trace and the parent of everything that the request causes. Requests with the same `X-Trace-Id` and no `traceparent`
 /// share one W3C trace.
 fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<String>) {
-    let given = only_value(headers, &TRACEPARENT).and_then(parse_traceparent);
-    let requested = only_value(headers, &X_TRACE_ID).filter(|id| is_valid_id(id));
+    let given = only_value(headers, &TRACEPARENT).and_then(Trace::parse_parent);
+    let requested = only_value(headers, &X_TRACE_ID).filter(|id| Trace::is_valid_id(id));
     let trace_id = match (requested, &given) {
         (Some(id), _) => id.to_owned(),
         (None, Some(parent)) => parent[3..35].to_owned(),
@@ -171,7 +171,7 @@ fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<St
 
 /// The client's request id, or a new one.
 fn request_id_of(headers: &HeaderMap, random: &dyn RandomSource) -> RequestId {
-    let given = only_value(headers, &X_REQUEST_ID).filter(|id| is_valid_id(id));
+    let given = only_value(headers, &X_REQUEST_ID).filter(|id| Trace::is_valid_id(id));
     RequestId(given.map_or_else(|| new_id(random), str::to_owned))
 }
 
@@ -194,25 +194,4 @@ fn w3c_trace_id(id: &str) -> String {
         return id.to_owned();
     }
     Sha256::digest(id).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Whether a client may choose this trace id or request id.
-fn is_valid_id(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-}
-
-/// Parses a `traceparent` and rewrites it in version 00 (W3C Trace Context §3.2, §4.3: of a later version the first four
-/// fields are read).
-fn parse_traceparent(text: &str) -> Option<String> {
-    let head = text.get(..55)?;
-    let mut fields = head.split('-');
-    let (version, trace, parent, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let hex = |field: &str, length: usize| {
-        field.len() == length && field.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let shaped = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
-    let named = version != "ff" && trace.bytes().any(|b| b != b'0') && parent.bytes().any(|b| b != b'0');
-    let ends = text.len() == 55 || (version != "00" && text.as_bytes().get(55) == Some(&b'-'));
-    (shaped && named && ends).then(|| format!("00-{trace}-{parent}-{flags}"))
 }

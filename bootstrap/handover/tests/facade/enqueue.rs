@@ -222,6 +222,36 @@ async fn position_below_1_is_refused_and_the_transaction_stays_usable() -> TestR
     Ok(())
 }
 
+/// As they may be in the headers of a client.
+#[tokio::test]
+async fn ids_that_a_message_cannot_carry_are_refused_and_an_invalid_traceparent_is_ignored() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    let long = "x".repeat(300);
+    let trace = Options::default().trace(Trace::new(long.as_str()));
+    let request = Options::default().request_id("a b");
+    for (options, what, shown) in [(trace, "trace id", &long[..64]), (request, "request id", "a b")] {
+        let refused = outbox.enqueue_with(&mut tx, BookLent::to("ann"), options).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "the {what} of \"book.lent\" is {shown:?}: an id has 1 to 64 characters of `[A-Za-z0-9_-]`, because not every \
+                 broker accepts a message with another one; check the header of a client with `Trace::is_valid_id`, and leave an \
+                 invalid one out"
+            )
+        );
+    }
+    let given = Options::default().trace(Trace::new("trace-1").with_parent(long));
+    outbox.enqueue_with(&mut tx, BookLent::to("ann"), given).await?;
+    tx.commit().await?;
+    let metadata: String =
+        sqlx::query_scalar("SELECT metadata FROM outbox_events").fetch_one(&library.pool).await?;
+    assert_eq!(metadata, "{\"traceId\":\"trace-1\"}");
+    Ok(())
+}
+
 #[derive(Serialize, Deserialize, Event)]
 #[serde(rename_all = "camelCase")]
 #[event(

@@ -15,6 +15,7 @@ mod ids;
 mod json;
 mod outbox;
 mod retry;
+mod trace;
 
 fn at(text: &str) -> DateTime<Utc> {
     text.parse().expect("an RFC 3339 time")
