@@ -19,7 +19,7 @@ use crate::data::Resources;
 use crate::enqueue::Enqueuer;
 use crate::error::BuildError;
 use crate::layer::Layer;
-use crate::origins::check_origins;
+use crate::origins::{check_origins, origins};
 use crate::outbox::Outbox;
 use crate::parts::{ConnectedConsumer, DEAD_LETTERS, Parts, Role, dead_letter_key, exchange};
 use crate::registration::Registration;
@@ -233,6 +233,7 @@ impl<B: Backend> Builder<B> {
         let received: Vec<&str> =
             self.consumers.iter().flat_map(Consumer::received).map(|event| event.name).collect();
         let events = events.into_iter().filter(|(name, _)| !received.contains(name)).collect();
+        let origins = origins(&self.consumers);
         let selective = self.consumers.iter().filter(|consumer| consumer.is_selective);
         let selective: BTreeSet<String> = selective.map(|consumer| consumer.name.clone()).collect();
         let random = match self.random.take() {
@@ -248,7 +249,7 @@ impl<B: Backend> Builder<B> {
             has_broker: self.broker.is_some(),
         };
         let place = B::place(self.source, needs)?;
-        let enqueuer = Enqueuer::<B>::new(events, selective, place, self.clock, random);
+        let enqueuer = Enqueuer::<B>::new(events, origins, selective, place, self.clock, random);
         self.resources.insert(enqueuer.clone());
         check_data(&self.consumers, &self.resources)?;
         let shared = Shared {

@@ -132,6 +132,8 @@ pub struct Enqueuer<B: Backend> {
 
 struct Inner<B: Backend> {
     events: BTreeMap<&'static str, Registration>,
+    /// Exchanges from which events of other services are received, by aggregate type.
+    origins: BTreeMap<&'static str, String>,
     /// Names of the consumers that an event can exclude.
     selective: BTreeSet<String>,
     place: B::Place,
@@ -283,6 +285,13 @@ impl<B: Backend> Enqueuer<B> {
         options: Options,
     ) -> Result<NewEvent, EnqueueError> {
         let Some(registered) = self.inner.events.get(E::NAME) else {
+            if let Some(exchange) = self.inner.origins.get(E::AGGREGATE) {
+                return Err(EnqueueError::Received {
+                    event: E::NAME,
+                    aggregate: E::AGGREGATE,
+                    exchange: exchange.clone(),
+                });
+            }
             return Err(EnqueueError::Unregistered {
                 event: E::NAME,
                 rust_type: std::any::type_name::<E>(),
@@ -354,12 +363,13 @@ impl<B: Backend> Enqueuer<B> {
 
     pub(crate) fn new(
         events: BTreeMap<&'static str, Registration>,
+        origins: BTreeMap<&'static str, String>,
         selective: BTreeSet<String>,
         place: B::Place,
         clock: OutboxClock,
         random: Arc<dyn RandomSource>,
     ) -> Enqueuer<B> {
-        let inner = Inner { events, selective, place, clock, random, running: Mutex::default() };
+        let inner = Inner { events, origins, selective, place, clock, random, running: Mutex::default() };
         Enqueuer { inner: Arc::new(inner) }
     }
 

@@ -31,6 +31,20 @@ pub enum EnqueueError {
         /// The registered name that is most similar.
         nearest: Option<&'static str>,
     },
+    /// The event is about an aggregate of another service, whose events this service receives.
+    #[error(
+        "the event {event:?} is about {aggregate:?}, whose events this service receives from the exchange {exchange:?}: they have one \
+         order only if one service numbers them; enqueue it in the service that publishes to this exchange, or give it another \
+         aggregate type"
+    )]
+    Received {
+        /// Name of the event type.
+        event: &'static str,
+        /// Its aggregate type.
+        aggregate: &'static str,
+        /// The exchange of the other service.
+        exchange: String,
+    },
     /// The connection is in no transaction.
     #[error(
         "the connection is in no transaction: the event must be committed together with the change that it announces; begin \
@@ -143,6 +157,7 @@ impl UnitError for EnqueueError {
             | EnqueueError::NotSelective { .. }
             | EnqueueError::OlderProcess { .. }
             | EnqueueError::Payload { .. }
+            | EnqueueError::Received { .. }
             | EnqueueError::Unreadable { .. }
             | EnqueueError::Unregistered { .. }
             | EnqueueError::NoTransaction {} => None,
@@ -171,6 +186,7 @@ impl EnqueueError {
             | EnqueueError::Key { .. }
             | EnqueueError::NotSelective { .. }
             | EnqueueError::Payload { .. }
+            | EnqueueError::Received { .. }
             | EnqueueError::Unreadable { .. }
             | EnqueueError::Unregistered { .. }
             | EnqueueError::NoTransaction {} => StoredError::Recoverable(self.to_string()),

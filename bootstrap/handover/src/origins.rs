@@ -45,6 +45,14 @@ pub(crate) fn check_origins<U: ?Sized>(
     Ok(())
 }
 
+/// The exchange from which this service receives the events of each aggregate type that another service owns.
+pub(crate) fn origins<U: ?Sized>(consumers: &[Consumer<U>]) -> BTreeMap<&'static str, String> {
+    let received = consumers.iter().filter_map(|consumer| Some((consumer, consumer.receives_from.as_ref()?)));
+    received
+        .flat_map(|(consumer, from)| consumer.events.iter().map(|event| (event.aggregate, from.clone())))
+        .collect()
+}
+
 fn check_exchange<U: ?Sized>(
     service: &str,
     broker: Option<&BrokerChoice>,

@@ -28,6 +28,14 @@ struct OtherBookLent {
     shelf: i64,
 }
 
+/// Another event about the aggregate of [`BookLent`].
+#[derive(Serialize, Deserialize, Event)]
+#[event(name = "book.scanned", aggregate = "book")]
+struct BookScanned {
+    #[event(key)]
+    book: i64,
+}
+
 fn refusal<T>(built: Result<T, BuildError>) -> String {
     built.map_or_else(|error| error.to_string(), |_| "not refused".to_owned())
 }
@@ -231,7 +239,28 @@ async fn report_names_the_exchange_from_which_a_consumer_receives() -> TestResul
     );
     let mut tx = library.pool.begin().await?;
     let refused = outbox.enqueue(&mut tx, BookLent::to("ann")).await;
-    assert!(matches!(refused, Err(EnqueueError::Unregistered { event: "book.lent", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(EnqueueError::Received { event: "book.lent", .. })), "{refused:?}");
+    Ok(())
+}
+
+/// `build` would refuse both types with `.event::<..>()`.
+#[tokio::test]
+async fn enqueue_of_an_event_about_an_aggregate_of_another_service_names_its_exchange() -> TestResult {
+    let library = Library::open().await?;
+    let consumer = in_transaction(remind).from("branch.events");
+    let outbox = library.builder().broker(rabbit()?).consumer("reminders", consumer).build()?;
+    let mut tx = library.pool.begin().await?;
+    let expected = |event: &str| {
+        format!(
+            "the event {event:?} is about \"book\", whose events this service receives from the exchange \"branch.events\": they have \
+             one order only if one service numbers them; enqueue it in the service that publishes to this exchange, or give it another \
+             aggregate type"
+        )
+    };
+    let refused = outbox.enqueue(&mut tx, BookLent::to("ann")).await.unwrap_err();
+    assert_eq!(refused.to_string(), expected("book.lent"));
+    let refused = outbox.enqueue(&mut tx, BookScanned { book: 1 }).await.unwrap_err();
+    assert_eq!(refused.to_string(), expected("book.scanned"));
     Ok(())
 }
 
