@@ -33,7 +33,7 @@ async fn settings_that_break_the_store_are_overridden_or_refused_by_name(kind: S
             refused(&url, "max_allowed_packet = 65536", "set max_allowed_packet to 1M or more");
             server.execute("SET GLOBAL max_allowed_packet = 16777216").await.unwrap();
             server.execute("SET GLOBAL read_only = 1").await.unwrap();
-            refused(&url, "read_only = ON", "name the primary server in database.url");
+            refused(&url, "read_only = ON", "connect to the primary server");
         }
         ServerKind::Postgres => {
             let url = |database: &str| server.url(database, server.port());

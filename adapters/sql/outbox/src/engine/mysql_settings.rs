@@ -113,7 +113,7 @@ pub(super) async fn unsuitable(
                 setting: "read_only",
                 value: "ON".to_owned(),
                 why: "the server refuses writes of this user",
-                remedy: "name the primary server in database.url, or set read_only = OFF",
+                remedy: "connect to the primary server, or set read_only = OFF",
             });
         }
         Err(error) => return Err(error),

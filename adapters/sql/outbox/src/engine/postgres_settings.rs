@@ -94,7 +94,7 @@ fn settings(encoding: &str, replication: &str, in_recovery: bool) -> Vec<Unsuita
             setting: "server_encoding",
             value: encoding.to_owned(),
             why: "texts with other characters cannot be stored, and one of them would block the relay and the consumers",
-            remedy: "create a database with ENCODING 'UTF8' TEMPLATE template0, and name it in database.url",
+            remedy: "create a database with ENCODING 'UTF8' TEMPLATE template0, and connect to it",
         });
     }
     if replication != "origin" {
@@ -110,7 +110,7 @@ fn settings(encoding: &str, replication: &str, in_recovery: bool) -> Vec<Unsuita
             setting: "pg_is_in_recovery()",
             value: "true".to_owned(),
             why: "the server is a standby, which is read-only",
-            remedy: "name the primary server in database.url",
+            remedy: "connect to the primary server",
         });
     }
     found
