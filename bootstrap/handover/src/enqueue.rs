@@ -13,6 +13,12 @@ use crate::clock::OutboxClock;
 use crate::error::EnqueueError;
 use crate::registration::Registration;
 
+/// Number of retries of a failed publish without [`Options::max_retries`].
+const DEFAULT_RETRIES: u32 = 3;
+
+/// Highest number of retries that the column of MySQL and MariaDB (`INT`) can hold.
+const MAX_RETRIES: u32 = i32::MAX.unsigned_abs();
+
 /// Maximum number of characters of an id in an error.
 const MAX_SHOWN: usize = 64;
 
@@ -343,7 +349,7 @@ impl<B: Backend> Enqueuer<B> {
             payload,
             metadata,
             occurred_at: options.occurred_at.unwrap_or(now),
-            max_retry_count: options.max_retries.unwrap_or(3),
+            max_retry_count: options.max_retries.unwrap_or(DEFAULT_RETRIES).min(MAX_RETRIES),
             idle_consumers: options.idle_consumers,
             routing_key: Some(registered.routing_key.to_owned()),
             due: options.due,

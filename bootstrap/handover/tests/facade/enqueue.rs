@@ -199,6 +199,19 @@ async fn options_reach_the_handler() -> TestResult {
     Ok(())
 }
 
+/// The column of MySQL and MariaDB is an `INT`.
+#[tokio::test]
+async fn number_of_retries_that_no_column_can_hold_is_limited() -> TestResult {
+    let library = Library::open().await?;
+    let outbox = library.builder().event::<BookLent>().build()?;
+    outbox.migrate().await?;
+    let mut tx = library.pool.begin().await?;
+    outbox.enqueue_with(&mut tx, BookLent::to("ann"), Options::default().max_retries(u32::MAX)).await?;
+    tx.commit().await?;
+    assert_eq!(library.count("SELECT max_retry_count FROM outbox_events").await?, i64::from(i32::MAX));
+    Ok(())
+}
+
 #[tokio::test]
 async fn position_below_1_is_refused_and_the_transaction_stays_usable() -> TestResult {
     let library = Library::open().await?;
