@@ -14,7 +14,7 @@ use crate::enqueue::Enqueuer;
 use crate::error::Error;
 use crate::parts::{DEAD_LETTERS, Parts, Role, dead_letter_key, exchange};
 use crate::report::Report;
-use crate::running::{Running, Starting};
+use crate::running::{Ending, Running};
 
 /// The outbox of one process: event types, consumers, and where they are stored. Clones share it.
 ///
@@ -94,7 +94,7 @@ impl<B: Backend> Outbox<B> {
             return Err(Error::Running {});
         }
         let running = Running::new(self.enqueuer.clone(), Arc::clone(&store), services);
-        let starting = Starting::of(&running);
+        let ending = Ending::of(&running);
         let watched = Arc::clone(&store);
         tx.tasks().spawn_until_stop(async move { watched.watch().await });
         let followed = tx.outbox();
@@ -102,7 +102,7 @@ impl<B: Backend> Outbox<B> {
         tx.tasks().spawn_until_stop(async move { clock.keep_following(&followed).await });
         let services = running.services().for_background_tasks();
         runtime::prepare(&services).await?;
-        starting.succeeded();
+        ending.cancel();
         if self.has(Role::Relay) {
             runtime::start_relay(&services, &wake, &RelaySettings::default());
             runtime::start_gauges(&services);

@@ -62,15 +62,17 @@ impl<B: Backend> Running<B> {
 
     /// Finishes the work in progress, then closes the connections. An error if that takes longer than `limit`: the tasks
     /// are then ended where they are, and what they had not committed is repeated after the next start. A limit longer than the
-    /// longest [`timeout`](crate::Handlers::timeout) of a consumer (10 s by default) leaves time for the attempts in progress.
+    /// longest [`timeout`](crate::Handlers::timeout) of a consumer (10 s by default) leaves time for the attempts in progress. If this
+    /// future is dropped, the tasks are ended at once.
     pub async fn stop(self, limit: Duration) -> Result<(), Error> {
+        let ending = Ending::of(&self);
         let tasks = self.services.tasks();
         let stopped = tokio::time::timeout(limit, tasks.stop()).await;
         if stopped.is_err() {
             tasks.kill();
             tasks.ended().await;
         }
-        self.enqueuer.set_stopped();
+        drop(ending);
         self.store.close().await;
         stopped.map_err(|_| Error::NotStopped { limit })
     }
@@ -81,20 +83,22 @@ impl<B: Backend> Running<B> {
     }
 }
 
-/// The start of an outbox. If it fails, or its future is dropped, the tasks end.
-pub(crate) struct Starting<'r, B: Backend>(Option<&'r Running<B>>);
+/// The start or the stop of an outbox. When it is dropped, the tasks end, and the outbox can be started again: also if the start
+/// fails, or the future of either is dropped.
+pub(crate) struct Ending<'r, B: Backend>(Option<&'r Running<B>>);
 
-impl<'r, B: Backend> Starting<'r, B> {
-    pub(crate) fn of(running: &'r Running<B>) -> Starting<'r, B> {
-        Starting(Some(running))
+impl<'r, B: Backend> Ending<'r, B> {
+    pub(crate) fn of(running: &'r Running<B>) -> Ending<'r, B> {
+        Ending(Some(running))
     }
 
-    pub(crate) fn succeeded(mut self) {
+    /// The start has succeeded: the tasks go on.
+    pub(crate) fn cancel(mut self) {
         self.0 = None;
     }
 }
 
-impl<B: Backend> Drop for Starting<'_, B> {
+impl<B: Backend> Drop for Ending<'_, B> {
     fn drop(&mut self) {
         if let Some(running) = self.0 {
             running.services.tasks().kill();

@@ -4,7 +4,8 @@
 //! - [`ManualClock`]: a clock that the test advances.
 //! - Methods of [`Running`]: [`drain`](Running::drain), [`assert_enqueued`](Running::assert_enqueued),
 //!   [`deliver_again`](Running::deliver_again) and others. They wait for states, not for times: at most 30 seconds, so that a
-//!   test on a busy machine does not fail.
+//!   test on a busy machine does not fail. They read the newest 10,000 events of the database: a test with more of them needs a
+//!   query of its own.
 //!
 //! ```no_run
 //! # use handover::{Event, Outbox, Running};
@@ -53,7 +54,7 @@ pub use database::TestDatabase;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Number of looks until a state counts as not reached.
 const LOOKS: u32 = 6_000;
-/// Maximum number of events that a test may have.
+/// Number of events that a helper reads, newest first.
 const MAX_EVENTS: u32 = 10_000;
 
 /// Maximum number of events of other types that a failed assertion lists.
@@ -91,7 +92,7 @@ pub enum TestError {
 }
 
 impl<B: Backend> Running<B> {
-    /// The committed events of a type, in the order of their commits.
+    /// The committed events of a type, in the order of their commits: the newest 10,000 if there are more.
     pub async fn enqueued<E: EventType>(&self) -> Result<Vec<Event<E>>, TestError> {
         let filter = OutboxFilter { event_type: Some(E::NAME.to_owned()), ..OutboxFilter::default() };
         let rows = self.rows(&filter).await?;
@@ -152,7 +153,7 @@ impl<B: Backend> Running<B> {
     }
 
     /// Waits until every committed event is published, and applied or a dead letter at each of its consumers in this
-    /// process. An event that cannot be published ends the waiting, too.
+    /// process. An event that cannot be published ends the waiting, too. Of more than 10,000 events it looks at the newest.
     ///
     /// With a [`ManualClock`], it does not wait for what is due later: events for later, failed events until their next
     /// attempt, and the events of the same aggregates that wait for them.

@@ -1,6 +1,7 @@
 //! Migration, start and stop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use handover::{Data, Error, Event, Role, at_least_once, in_transaction};
@@ -103,6 +104,37 @@ async fn roles_of_one_service_can_be_divided_among_outboxes() -> TestResult {
     library.consumed("SUCCESS", 1).await?;
     relay.stop(STOP_LIMIT).await?;
     consumers.stop(STOP_LIMIT).await?;
+    assert_eq!(library.notes().await?, ["ann"]);
+    Ok(())
+}
+
+/// Ends at the second call.
+async fn wait_once(
+    event: Event<BookLent>,
+    connection: &mut SqliteConnection,
+    entered: Data<Arc<Notify>>,
+    is_called: Data<Arc<AtomicBool>>,
+) -> handover::Result {
+    if !is_called.swap(true, Ordering::SeqCst) {
+        entered.notify_one();
+        std::future::pending::<()>().await;
+    }
+    Ok(note(connection, event.event_id(), &event.reader).await?)
+}
+
+#[tokio::test]
+async fn outbox_whose_stop_was_dropped_can_be_started_again() -> TestResult {
+    let library = Library::open().await?;
+    let entered = Arc::new(Notify::new());
+    let builder = library.builder().data(Arc::clone(&entered)).data(Arc::new(AtomicBool::new(false)));
+    let builder = builder.consumer("reminders", in_transaction(wait_once));
+    let (outbox, running) = library.start(builder).await?;
+    library.lend(&outbox, BookLent::to("ann")).await?;
+    entered.notified().await;
+    tokio::time::timeout(Duration::from_millis(50), running.stop(STOP_LIMIT)).await.unwrap_err();
+    let again = outbox.start().await?;
+    library.consumed("SUCCESS", 1).await?;
+    again.stop(STOP_LIMIT).await?;
     assert_eq!(library.notes().await?, ["ann"]);
     Ok(())
 }
