@@ -261,6 +261,38 @@ macro_rules! on_server {
                 Ok(())
             }
 
+            async fn change(connection: &mut $connection, id: i32) -> Result<(), sqlx::Error> {
+                let update = sqlx::AssertSqlSafe(format!("UPDATE pair SET n = n + 1 WHERE id = {id}"));
+                sqlx::raw_sql(update).execute(connection).await.map(drop)
+            }
+
+            /// MariaDB rolls the transaction back, and would commit the event by itself; PostgreSQL executes nothing more.
+            #[tokio::test]
+            async fn event_is_refused_after_a_deadlock_whose_error_is_ignored() -> TestResult {
+                let service = Service::<$engine>::new().await?;
+                let outbox = service.builder().event::<BookLent>().build()?;
+                outbox.migrate().await?;
+                sqlx::raw_sql("CREATE TABLE pair (id INT PRIMARY KEY, n INT NOT NULL)").execute(&service.pool).await?;
+                sqlx::raw_sql("INSERT INTO pair VALUES (1, 0), (2, 0)").execute(&service.pool).await?;
+                let mut left = service.pool.begin().await?;
+                let mut right = service.pool.begin().await?;
+                change(&mut left, 1).await?;
+                change(&mut right, 2).await?;
+                let (of_left, of_right) = tokio::join!(change(&mut left, 2), change(&mut right, 1));
+                let mut ended = match (of_left, of_right) {
+                    (Err(_), Ok(())) => left,
+                    (Ok(()), Err(_)) => right,
+                    other => panic!("one of two transactions that wait for each other fails: {other:?}"),
+                };
+                let refused = outbox.enqueue(&mut ended, BookLent::to("ann")).await.unwrap_err();
+                assert_eq!(refused.is_transient(), $kind == ServerKind::MariaDb, "{refused}");
+                ended.commit().await?;
+                let events: i64 =
+                    sqlx::query_scalar("SELECT count(*) FROM outbox_events").fetch_one(&service.pool).await?;
+                assert_eq!(events, 0);
+                Ok(())
+            }
+
             /// Commits a nested transaction, then fails.
             async fn nest(event: Event<BookLent>, connection: &mut $connection) -> handover::Result {
                 let mut nested = connection.begin().await?;

@@ -168,6 +168,9 @@ impl UnitError for EnqueueError {
 impl EnqueueError {
     /// Whether the transaction may succeed if it is repeated from its begin: a deadlock, a serialization failure, an outage of the
     /// database, or an older process that ends soon.
+    ///
+    /// After a deadlock, at `enqueue` or at a statement of your own, nothing else MUST be executed in the same transaction: MySQL and MariaDB
+    /// have rolled it back, and commit each later statement by itself.
     pub fn is_transient(&self) -> bool {
         matches!(self, EnqueueError::OlderProcess { .. })
             || self.store_error().is_some_and(|cause| cause.is_retryable() || cause.is_outage())

@@ -1,5 +1,8 @@
 //! Events that an application appends on a connection of its own.
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use std::convert::identity;
+
 use async_trait::async_trait;
 use handover_outbox::ports::{NewEvent, OlderRelay, StoreError};
 
@@ -29,7 +32,7 @@ pub trait AppendEvents: Send {
 
 /// Implements [`AppendEvents`] for the connection of a driver.
 macro_rules! append_events {
-    ($feature:literal, $connection:ty, $dialect:expr, $max_payload:expr) => {
+    ($feature:literal, $connection:ty, $dialect:expr, $max_payload:expr, $convert:path) => {
         #[cfg(feature = $feature)]
         #[async_trait]
         impl AppendEvents for $connection {
@@ -40,7 +43,7 @@ macro_rules! append_events {
             ) -> Result<(), StoreError> {
                 check_payloads(events, $max_payload)?;
                 for (sql, values) in append_statements(&$dialect, events) {
-                    self.execute_with(&prefix.statement(&sql), values).await?;
+                    self.execute_with(&prefix.statement(&sql), values).await.map_err($convert)?;
                 }
                 Ok(())
             }
@@ -52,9 +55,9 @@ macro_rules! append_events {
     };
 }
 
-append_events!("mysql", sqlx::MySqlConnection, mysql::MysqlDialect, 65_535);
-append_events!("postgres", sqlx::PgConnection, postgres::PostgresDialect, usize::MAX);
-append_events!("sqlite", sqlx::SqliteConnection, sqlite::SqliteDialect, usize::MAX);
+append_events!("mysql", sqlx::MySqlConnection, mysql::MysqlDialect, 65_535, mysql::append_error);
+append_events!("postgres", sqlx::PgConnection, postgres::PostgresDialect, usize::MAX, identity);
+append_events!("sqlite", sqlx::SqliteConnection, sqlite::SqliteDialect, usize::MAX, identity);
 
 /// Refuses payloads that are longer than the column. Without strict mode, MySQL and MariaDB would cut them off.
 fn check_payloads(events: &[NewEvent], max_bytes: usize) -> Result<(), StoreError> {

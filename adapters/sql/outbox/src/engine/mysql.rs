@@ -16,7 +16,7 @@ use super::{mysql_catalogue, mysql_health, mysql_migrations, mysql_settings, mys
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, Joining, RowClaiming, Sequencing};
 use crate::engine_info::{ServerInfo, UnsuitableSetting};
-use crate::error::{ErrorClass, store_error};
+use crate::error::{ErrorClass, driver_error, store_error};
 use crate::migrations::{MigrationFile, Migrations};
 use crate::pools;
 use crate::prefix::TablePrefix;
@@ -291,6 +291,19 @@ impl Dialect for MysqlDialect {
 
 fn to_store_error(error: sqlx::Error) -> StoreError {
     store_error(error, classify)
+}
+
+/// Error of a statement that appends events on a connection of an application: the counter is NULL outside of a transaction.
+pub(crate) fn append_error(error: StoreError) -> StoreError {
+    /// ER_BAD_NULL_ERROR. No other value of these statements can be NULL.
+    const NULL: u16 = 1048;
+    let reported = driver_error(&error).and_then(sqlx::Error::as_database_error);
+    if reported.and_then(number) == Some(NULL) {
+        let why = "the database has rolled the transaction back, because of a deadlock or a lock timeout, and would commit each further \
+                   statement by itself; begin the transaction again";
+        return StoreError::Transient(why.into());
+    }
+    error
 }
 
 pub(crate) fn classify(error: &dyn DatabaseError) -> ErrorClass {

@@ -61,8 +61,13 @@ fn counted(table: &str) -> String {
 /// Adds to the counter of one aggregate (MySQL, MariaDB). The highest number is read by a statement of its own: a subquery of an
 /// INSERT would lock the rows that it reads, and the gaps between them, until the end of the transaction. The relay and
 /// transactions on other aggregates would wait.
+///
+/// A deadlock rolls back the transaction, and each later statement is then committed by itself. MariaDB knows whether a
+/// transaction is open: if not, the highest number is NULL, and the counter refuses it before an event is inserted. MySQL
+/// does not execute this comment.
 fn count_one(dialect: &dyn Dialect, of: Key<'_>, count: i64) -> [(String, Vec<Value>); 2] {
-    let find = format!("SELECT {} INTO @handover_newest", newest(dialect));
+    let newest = newest(dialect);
+    let find = format!("SELECT /*M! IF(@@in_transaction, */ {newest} /*M! , NULL) */ INTO @handover_newest");
     let add = "INSERT INTO outbox_sequences (aggregate_type, aggregate_id, tenant_id, seq) \
                VALUES (?, ?, ?, ? + @handover_newest) ON DUPLICATE KEY UPDATE seq = seq + ?";
     let mut values = key_values(of);
