@@ -52,7 +52,7 @@ impl Payments {
                 let (SettleRefund { refund: name, result, transaction_id, .. }, content, event_factory) =
                     input;
                 Box::pin(async move {
-                    let (refund, attempt) = match find(unit, *name).await? {
+                    let (refund, attempt) = match find(unit, *name, content).await? {
                         Ok(found) => found,
                         Err(outcome) => {
                             let id = name.id.map(RefundId::get);
@@ -113,10 +113,7 @@ fn content_of(
         kind: ReportKind::Refund,
         reference: command.refund.reference,
         transaction_id: command.transaction_id.clone(),
-        result: Some(match command.result {
-            RefundResult::Success => "SUCCESS",
-            RefundResult::Failed => "FAILED",
-        }),
+        result: Some(name_of(command.result)),
         amount: None,
         body_hash: command.body_hash.clone(),
         trace_id: context.trace.trace_id.clone(),
@@ -124,10 +121,18 @@ fn content_of(
     }
 }
 
+const fn name_of(result: RefundResult) -> &'static str {
+    match result {
+        RefundResult::Success => "SUCCESS",
+        RefundResult::Failed => "FAILED",
+    }
+}
+
 /// Finds the refund that a report names, and the number of its attempt.
 async fn find(
     unit: &mut Work,
     name: ReportedName<RefundId>,
+    content: &ReportContent,
 ) -> Result<Result<(Refund, u32), ReportOutcome>, StoreError> {
     let attempt = match name.reference {
         Some(reference) => {
@@ -142,11 +147,35 @@ async fn find(
     }
     Ok(match unit.refund_by_id(id).await? {
         Some(refund) => {
-            let attempt = attempt.unwrap_or(refund.attempt);
+            let attempt = match attempt {
+                Some(attempt) => attempt,
+                None => attempt_of_transaction(unit, content, &refund).await?,
+            };
             Ok((refund, attempt))
         }
         None => Err(ReportOutcome::NotFound),
     })
+}
+
+/// The attempt that a report without a reference is about: an earlier one if its transaction was reported for that one, because
+/// the gateway may repeat a report after a retry, and otherwise the current one.
+async fn attempt_of_transaction(
+    unit: &mut Work,
+    content: &ReportContent,
+    refund: &Refund,
+) -> Result<u32, StoreError> {
+    if content.transaction_id.is_none() {
+        return Ok(refund.attempt);
+    }
+    for attempt in (1..refund.attempt).rev() {
+        for result in [RefundResult::Success, RefundResult::Failed] {
+            let earlier = ReportContent { result: Some(name_of(result)), ..content.clone() };
+            if unit.gateway_report_by_key(&earlier.key(refund.id.get(), attempt)).await?.is_some() {
+                return Ok(attempt);
+            }
+        }
+    }
+    Ok(refund.attempt)
 }
 
 /// The rows that a decision about a refund depends on.

@@ -2,7 +2,7 @@
 //! reports").
 
 use handover_outbox::operations::Reason;
-use handover_outbox::ports::{AuditFilter, Numbered, Store as _};
+use handover_outbox::ports::{AuditFilter, Numbered, OutboxRow, Store as _};
 use marketplace::CommandContext;
 use marketplace::ReportedName;
 use marketplace::ports::GatewayReportFilter;
@@ -391,6 +391,55 @@ async fn failure_of_a_refund_that_was_sent_again_after_its_reversal_is_recorded(
     assert_eq!(newest(&market).await.outcome, ReportOutcome::RefundFailed);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     assert_eq!(market.total(Account::Suspense).await, 8_850);
+}
+
+/// A gateway that names refunds by id repeats its reports about the first attempt, whose answers were lost.
+#[tokio::test(start_paused = true)]
+async fn repeated_report_without_reference_does_not_settle_the_attempt_of_a_retry() {
+    let is_event = |row: &&OutboxRow| row.aggregate.kind == "Refund";
+    for results in [&[RefundResult::Failed][..], &[RefundResult::Success, RefundResult::Failed]] {
+        let market = Market::new().await;
+        let (order, payment) = started(&market).await;
+        settle(&market, paid_with(&payment, "first", payment.amount)).await;
+        let refund = market.refund(&order).await;
+        let report = async |result, transaction: &str| {
+            let transaction_id = Some(transaction.to_owned());
+            let command = SettleRefund { transaction_id, ..refund_report(refund.id, result) };
+            market.app().payments.settle_refund(&gateway(), command).await.unwrap().status.as_str()
+        };
+        let mut answers = Vec::new();
+        for result in results {
+            answers.push(report(*result, "attempt-1").await);
+        }
+        market.app().operations.retry_refund(&operator(), refund.id, reason()).await.unwrap();
+        for (result, answer) in results.iter().zip(answers) {
+            assert_eq!(report(*result, "attempt-1").await, answer);
+        }
+        let retried = refunds(&market, order.id).await.remove(0);
+        assert_eq!((retried.status, retried.attempt), (RefundStatus::Processing, 2));
+        assert_eq!(market.world.rows().await.iter().filter(is_event).count(), results.len());
+        assert_eq!(report(RefundResult::Success, "attempt-2").await, "SUCCESS");
+        assert_eq!(newest(&market).await.attempt, Some(2));
+        assert_eq!(market.total(Account::Gateway).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn report_without_reference_about_a_known_transaction_is_about_its_attempt() {
+    let market = Market::new().await;
+    let (order, payment) = started(&market).await;
+    settle(&market, paid_with(&payment, "first", payment.amount)).await;
+    let refund = market.refund(&order).await;
+    let report = |result| SettleRefund {
+        transaction_id: Some("attempt-1".to_owned()),
+        ..refund_report(refund.id, result)
+    };
+    let payments = &market.app().payments;
+    payments.settle_refund(&gateway(), report(RefundResult::Failed)).await.unwrap();
+    market.app().operations.retry_refund(&operator(), refund.id, reason()).await.unwrap();
+    payments.settle_refund(&gateway(), report(RefundResult::Success)).await.unwrap();
+    assert_eq!(newest(&market).await.attempt, Some(1));
+    assert_eq!(refunds(&market, order.id).await[0].settled_attempt, Some(1));
 }
 
 #[tokio::test(start_paused = true)]
