@@ -124,10 +124,13 @@ impl Refund {
             ReportOutcome::Refunded
         };
         let refunded = Some(payable).filter(|payable| has_paid && payable.is_paid());
+        // The seller may have asked for the other refund.
+        let off_shelf = self.off_shelf || stopped.is_some_and(|other| other.off_shelf);
+        let after = Refund { is_excess: false, off_shelf, ..after };
         RefundDecision {
-            settled: Some((Refund { is_excess: false, ..after }, event)),
             booked_on: Some(capture.account()),
-            order: refunded.and_then(Payable::order).map(|_| self.order_action()),
+            order: refunded.and_then(Payable::order).map(|_| after.order_action()),
+            settled: Some((after, event)),
             invoice: refunded.and_then(Payable::invoice).map(|invoice| invoice.refunded(now)),
             stopped: stopped.map(|other| other.stopped(self.id, payable, now)),
             ..RefundDecision::only(outcome)

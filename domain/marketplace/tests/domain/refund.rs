@@ -274,6 +274,22 @@ fn late_success_stops_another_refund_of_the_same_money() {
     }
 }
 
+/// The seller asked for the refund that is stopped, and the buyer for the one that succeeds late.
+#[test]
+fn late_success_takes_the_product_off_the_shelf_if_a_refund_of_the_same_money_does() {
+    for (own, of_stopped, expected) in [(false, true, true), (true, false, true), (false, false, false)] {
+        let running = Refund { id: id(500_002), off_shelf: of_stopped, ..refund() };
+        let order = Order { refund: Some(running.id), ..order(OrderStatus::Paid) };
+        let failed = Refund { off_shelf: own, ..in_status(RefundStatus::Failed) };
+        let success = report(RefundResult::Success);
+        let decision = failed.decide(&success, &order.into(), &capture(), &[running], now());
+        let expected_action = if expected { ProductAction::Withdraw } else { ProductAction::Release };
+        assert_eq!(decision.order.unwrap().product_action(), Some(expected_action));
+        // The repair of an order that was not changed reads it from the refund.
+        assert_eq!(decision.settled.unwrap().0.off_shelf, expected);
+    }
+}
+
 #[test]
 fn failure_of_the_current_attempt_leaves_the_order_paid() {
     let decision = decide(&refund(), RefundResult::Failed, &refunding(OrderStatus::Paid), &capture());
