@@ -228,12 +228,16 @@ impl PaymentDecision {
 }
 
 impl Capture {
+    /// Whether `payment` succeeded by this capture. A second capture and one over another amount do not settle it.
+    pub fn is_success_of(&self, payment: &Payment) -> bool {
+        payment.status == PaymentStatus::Success
+            && payment.transaction_id.as_ref() == Some(&self.transaction_id)
+    }
+
     /// Key of the ledger operation of this capture of `payment`. The money that paid an invoice has the key of the invoice, so
     /// that the ledger can book it only once.
     pub fn operation_key(&self, payment: &Payment) -> OperationKey {
-        let has_paid = payment.status == PaymentStatus::Success
-            && !payment.refund_due
-            && payment.transaction_id.as_ref() == Some(&self.transaction_id);
+        let has_paid = self.is_success_of(payment) && !payment.refund_due;
         match self.of {
             PayableId::Invoice(invoice) if has_paid => OperationKey::invoice_capture(invoice),
             PayableId::Invoice(_) | PayableId::Order(_) => OperationKey::capture(self.payment, self.number),

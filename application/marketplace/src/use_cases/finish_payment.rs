@@ -171,8 +171,9 @@ async fn start_refund(
     (refund, event_factory): ((RefundId, Reference), &EventFactory),
 ) -> Result<(), StoreError> {
     require_unused(unit, IdKind::Refund, refund.0.get()).await?;
-    // A refunded order was paid by a payment that is not late. `update_time` remains the time of the gateway's report.
-    if !payment.refund_due && order.status != OrderStatus::Refunded {
+    // A refunded order was paid by a payment that is not late, and so may an order of which a payment has another capture.
+    // `update_time` remains the time of the gateway's report.
+    if capture.is_success_of(payment) && !payment.refund_due && order.status != OrderStatus::Refunded {
         let late = Payment { refund_due: true, version: payment.version + 1, ..payment.clone() };
         unit.advance_payment(&late).await?.or_conflict("payment")?;
     }

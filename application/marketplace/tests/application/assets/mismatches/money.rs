@@ -13,7 +13,7 @@ use super::{
     run_job, run_reconciliation, set_product,
 };
 use crate::assets::market::{Market, SpentAssets, operator};
-use crate::support::{BUYER, TENANT, by, pass, secs};
+use crate::support::{BUYER, TENANT, by, money, pass, secs};
 
 /// An order that is marked paid without a payment gets no event, no shipment and no points, from whatever repair.
 #[tokio::test(start_paused = true)]
@@ -247,6 +247,40 @@ async fn second_payment_of_paid_order_is_refunded_once() {
     market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
     assert_repaired(&market, &[]).await;
+}
+
+/// The gateway charged the buyer twice for one payment, and the refund of the second charge is lost.
+#[tokio::test(start_paused = true)]
+async fn second_capture_of_a_payment_is_refunded_and_the_payment_still_pays_its_order() {
+    for amount in [8_850, 700] {
+        let market = Market::running().await;
+        let order = market.paid(SpentAssets::default()).await;
+        let paying = payments(&market, order.id).await.remove(0);
+        let second = Capture {
+            tenant: paying.tenant,
+            of: paying.of,
+            payment: paying.id,
+            number: 2,
+            transaction_id: "txn-second".into(),
+            amount: money(amount),
+            refund_due: true,
+            in_suspense: true,
+            create_time: market.world.now(),
+        };
+        let mut unit = market.world.store.begin().await.unwrap();
+        unit.insert_capture(&second).await.unwrap();
+        unit.commit().await.unwrap();
+        let kinds = [FindingKind::NotBooked, FindingKind::NotRefunded];
+        let report = run_reconciliation(&market, true).await;
+        assert_eq!(report.findings.iter().map(|it| it.kind).collect::<Vec<_>>(), kinds);
+        assert_eq!(payments(&market, order.id).await, [paying]);
+        let [refund] = refunds(&market, order.id).await.try_into().unwrap();
+        assert_eq!((refund.capture, refund.amount), (2, second.amount));
+        market.report(&refund, RefundResult::Success).await.unwrap();
+        market.process_pending().await;
+        assert_repaired(&market, &[]).await;
+        assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
+    }
 }
 
 /// The ledger names a refund whose row is lost: the money may have been paid back, so that nothing is refunded.
