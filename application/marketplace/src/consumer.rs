@@ -14,7 +14,7 @@ use marketplace_domain::{
 use crate::events::EventSource;
 use crate::ports::{MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
-use handover_outbox::ports::{OutboxRow, StoreError};
+use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::topology::{QueueSpec, Topology};
 
 /// A consumer. The trait has no default methods, so that a new consumer does not compile until it has stated all of this.
@@ -136,8 +136,14 @@ impl HandlerContext {
 /// The effects of one consumer on one order.
 pub trait StoredEffects: Send + Sync {
     /// Compares the effect of an event with the expected effect. The consumer may have written the effect for another
-    /// event of the same business fact.
-    fn compare(&self, event: &EventBody, order: &Order, points: PointsRules) -> Effect;
+    /// event of the same business fact. `record` is the consume-log record of the event, if there is one.
+    fn compare(
+        &self,
+        event: &EventBody,
+        order: &Order,
+        record: Option<&Consumed>,
+        points: PointsRules,
+    ) -> Effect;
 
     /// Every row of the effects.
     fn rows(&self) -> Vec<EffectRow>;
@@ -147,7 +153,7 @@ pub trait StoredEffects: Send + Sync {
 pub struct NoEffects;
 
 impl StoredEffects for NoEffects {
-    fn compare(&self, _: &EventBody, _: &Order, _: PointsRules) -> Effect {
+    fn compare(&self, _: &EventBody, _: &Order, _: Option<&Consumed>, _: PointsRules) -> Effect {
         Effect::Invisible
     }
 

@@ -32,7 +32,7 @@ use handover_events::{EventId, TenantId};
 use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, Store, StoreError};
 use marketplace::ports::{MarketView, Work};
-use marketplace_domain::{Asset, OrderId};
+use marketplace_domain::{Asset, OperationKey, OrderId};
 
 use tables::Market;
 use unit::MarketUnit;
@@ -68,6 +68,15 @@ impl MemoryStore {
         self.0.modify_committed(|market| {
             let existed = market.holds.get(&hold).is_some();
             market.holds.remove(&hold);
+            existed
+        })
+    }
+
+    /// Deletes an asset operation without its entries, as a manual SQL statement could; returns whether it existed.
+    pub fn delete_operation(&self, operation: (TenantId, OperationKey)) -> bool {
+        self.0.modify_committed(|market| {
+            let existed = market.operations.get(&operation).is_some();
+            market.operations.remove(&operation);
             existed
         })
     }

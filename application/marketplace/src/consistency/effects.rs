@@ -14,7 +14,7 @@ use crate::consumer::{
     Consumer, Consumers, Effect, EffectRow, OrderCondition, RowDescription, StoredEffects,
 };
 use crate::ports::MarketView;
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Consumed, StoreError};
 
 /// All stored effects of one order.
 pub(crate) struct OrderEffects {
@@ -53,9 +53,16 @@ pub(crate) async fn effects_of_orders(
 
 impl OrderEffects {
     /// Compares the effect that a consumer has written for the business fact of an event with the expected effect.
-    pub(crate) fn of(&self, consumer: &str, event: &EventBody, order: &Order, points: PointsRules) -> Effect {
+    pub(crate) fn of(
+        &self,
+        consumer: &str,
+        event: &EventBody,
+        order: &Order,
+        record: Option<&Consumed>,
+        points: PointsRules,
+    ) -> Effect {
         let stored = self.of_consumers.iter().find(|(of, _)| of.name() == consumer);
-        stored.map_or(Effect::Invisible, |(_, stored)| stored.compare(event, order, points))
+        stored.map_or(Effect::Invisible, |(_, stored)| stored.compare(event, order, record, points))
     }
 
     /// Whether this amount was posted to the cash accounts.

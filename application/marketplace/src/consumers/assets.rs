@@ -63,6 +63,9 @@ struct PlannedStep<'e> {
     step: AssetStep,
 }
 
+/// Beginning of the result of an order that earned points. The comparison of effects finds it in the consume log.
+const EARNED: &str = "earned";
+
 /// Description of the effects on wallet and points.
 const POSTINGS: &str = "`asset_holds`, `asset_operations`, `ledger_entries`, `asset_balances`: see [below](#coupons-wallet-points)";
 
@@ -184,13 +187,10 @@ impl AssetConsumer {
                 }
                 if self.asset == Asset::Points && earned > Points::ZERO {
                     if self.was_unearned(unit, order).await? {
-                        outcome.add(
-                            "earned",
-                            &AssetOutcome::Skipped("an order earns no points after its refund"),
-                        );
-                    } else {
                         outcome
-                            .add("earned", &accounts.earn(subject, earned, &cause).map_err(unrecoverable)?);
+                            .add(EARNED, &AssetOutcome::Skipped("an order earns no points after its refund"));
+                    } else {
+                        outcome.add(EARNED, &accounts.earn(subject, earned, &cause).map_err(unrecoverable)?);
                     }
                 }
             }

@@ -15,7 +15,7 @@ use crate::consumer::{
 };
 use crate::ports::{CreditChange, CreditQueries, EffectKind, MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Consumed, StoreError};
 
 /// Counts completed and cancelled orders per buyer.
 ///
@@ -122,7 +122,7 @@ impl Consumer for BuyerCredit {
 struct CreditChanges(Vec<CreditChange>);
 
 impl StoredEffects for CreditChanges {
-    fn compare(&self, event: &EventBody, _: &Order, _: PointsRules) -> Effect {
+    fn compare(&self, event: &EventBody, _: &Order, _: Option<&Consumed>, _: PointsRules) -> Effect {
         let step = outcome_of(event);
         let found = self.0.iter().filter(|change| Some(change.step) == step).count();
         rows(EffectKind::CreditChange, found, usize::from(step.is_some()))

@@ -13,7 +13,7 @@ use crate::consumer::{
 };
 use crate::ports::{EffectKind, EffectQueries, MarketView, NewShipmentTask, SHIPMENT, ShipmentTask, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Consumed, StoreError};
 
 /// Opens one shipment task per order.
 ///
@@ -109,7 +109,7 @@ impl Consumer for Fulfillment {
 struct Shipments(Vec<ShipmentTask>);
 
 impl StoredEffects for Shipments {
-    fn compare(&self, _: &EventBody, order: &Order, _: PointsRules) -> Effect {
+    fn compare(&self, _: &EventBody, order: &Order, _: Option<&Consumed>, _: PointsRules) -> Effect {
         let found = self.0.len();
         let is_stale = order.status == OrderStatus::Refunded;
         rows(EffectKind::Shipment, found, if is_stale { found.min(1) } else { 1 })

@@ -14,7 +14,7 @@ use crate::consumer::{
 };
 use crate::ports::{EffectKind, EffectQueries, ListingChange, ListingChangeKind, MarketView, Work};
 use handover_outbox::consumers::{Applied, Event, HandlerError};
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Consumed, StoreError};
 
 /// Maintains the listing projection.
 ///
@@ -133,7 +133,7 @@ impl Consumer for Inventory {
 struct Listings(Vec<ListingChange>);
 
 impl StoredEffects for Listings {
-    fn compare(&self, event: &EventBody, order: &Order, _: PointsRules) -> Effect {
+    fn compare(&self, event: &EventBody, order: &Order, _: Option<&Consumed>, _: PointsRules) -> Effect {
         let is_created = matches!(event, EventBody::OrderCreated(_));
         let kind = if is_created { ListingChangeKind::Occupied } else { ListingChangeKind::Released };
         let found = self.0.iter().filter(|change| change.kind == kind).count();

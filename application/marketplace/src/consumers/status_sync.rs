@@ -15,7 +15,7 @@ use crate::ports::{
     EffectKind, MarketView, Notification, NotificationQueries, OrderSide, Work, notification_fact,
 };
 use handover_outbox::consumers::{Applied, Event, HandlerError};
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Consumed, StoreError};
 
 /// Writes two notifications per transition. The notification of a buyer whose order is declined by the seller is written
 /// with the decline.
@@ -119,7 +119,7 @@ impl Consumer for StatusSync {
 struct Notifications(Vec<Notification>);
 
 impl StoredEffects for Notifications {
-    fn compare(&self, event: &EventBody, _: &Order, _: PointsRules) -> Effect {
+    fn compare(&self, event: &EventBody, _: &Order, _: Option<&Consumed>, _: PointsRules) -> Effect {
         let EventBody::OrderStatusChanged(change) = event else { return Effect::Invisible };
         let found = self.0.iter().filter(|it| it.new_status == change.new_status).count();
         rows(EffectKind::Notification, found, 2)

@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) pending_timeout: Duration,
     /// Whether FAILED events block later ones. A change applies to processes created afterwards.
     pub(crate) on_failed: OnFailed,
+    /// A change applies to processes created afterwards.
+    pub(crate) points: PointsRules,
     random: Arc<SeededRandom>,
 }
 
@@ -84,7 +86,9 @@ impl World {
         let broker = MemoryBroker::new(port);
         broker.declare(&consumers::topology(pending_timeout)).await.unwrap();
         let on_failed = OnFailed::Continue;
-        World { clock, store, broker, pending_timeout, on_failed, random: Arc::new(SeededRandom::new(7)) }
+        let points = PointsRules::default();
+        let random = Arc::new(SeededRandom::new(7));
+        World { clock, store, broker, pending_timeout, on_failed, points, random }
     }
 
     pub(crate) fn now(&self) -> DateTime<Utc> {
@@ -107,7 +111,7 @@ impl World {
             Tasks::default(),
         );
         let pending_timeout = self.pending_timeout;
-        let points = PointsRules::default();
+        let points = self.points;
         let rules = Rules { pending_timeout, max_retry_count: 3, points, fee_rate: FeeRate::DEFAULT };
         Process { app: App::new(tx, broker, rules).with_on_failed(self.on_failed), wake, faults }
     }

@@ -24,7 +24,7 @@ pub(crate) struct OperationIndex {
     of_order: BTreeMap<(TenantId, OrderId), BTreeSet<(i64, OperationKey)>>,
 }
 
-/// Operations are never updated or deleted.
+/// Operations are never updated. They are deleted only as by a manual SQL statement.
 impl Row<Market> for OperationRow {
     type Key = Key;
     type Index = OperationIndex;
@@ -37,6 +37,13 @@ impl Row<Market> for OperationRow {
         if let Some(order) = self.operation.order {
             let of_order = index.of_order.entry((self.operation.tenant, order)).or_default();
             of_order.insert((self.number, self.operation.key.clone()));
+        }
+    }
+
+    fn leave(&self, index: &mut OperationIndex) {
+        let of_order = self.operation.order.map(|order| (self.operation.tenant, order));
+        if let Some(of_order) = of_order.and_then(|order| index.of_order.get_mut(&order)) {
+            of_order.remove(&(self.number, self.operation.key.clone()));
         }
     }
 }

@@ -1,16 +1,18 @@
 //! The asset operations that an event requires, and those that exist.
 
+use handover_events::ConsumeStatus;
 use marketplace_domain::{
-    Asset, AssetOperation, Entry, EventBody, Hold, HoldStatus, OperationKey, OperationKind, Order, Points,
-    PointsRules, Posting,
+    Asset, AssetOperation, Entry, EventBody, Hold, HoldStatus, Money, OperationKey, OperationKind, Order,
+    Points, PointsRules, Posting,
 };
 
+use super::EARNED;
 use crate::consistency::holds::is_cancelled_without_hold;
 use crate::consistency::row_of_operation;
 use crate::consistency::rows_by_order::{RowsByOrder, ids_by_tenant};
 use crate::consumer::{Effect, EffectRow, LostEffect, StoredEffects};
 use crate::ports::{MarketView, Work};
-use handover_outbox::ports::StoreError;
+use handover_outbox::ports::{Consumed, StoreError};
 
 /// Operations and hold of one asset of one order.
 struct AssetEffects {
@@ -53,8 +55,27 @@ impl AssetEffects {
         self.operations.iter().any(|it| it.kind == OperationKind::Unearn && it.amount == 0)
     }
 
+    /// Whether an order that was paid with this money earns points. If the consumer has applied the event, its record says so,
+    /// because the rules may have changed since.
+    fn earns(&self, paid: Money, record: Option<&Consumed>, points: PointsRules) -> bool {
+        let has_earned = self.operations.iter().any(|it| it.kind == OperationKind::Earn);
+        has_earned
+            || match record.filter(|it| it.record.status == ConsumeStatus::Success) {
+                Some(applied) => {
+                    applied.consume_result.as_ref().is_some_and(|result| result.contains(EARNED))
+                }
+                None => points.earned(paid) > Points::ZERO,
+            }
+    }
+
     /// The operations that an event requires.
-    fn required(&self, event: &EventBody, order: &Order, points: PointsRules) -> Vec<OperationKey> {
+    fn required(
+        &self,
+        event: &EventBody,
+        order: &Order,
+        record: Option<&Consumed>,
+        points: PointsRules,
+    ) -> Vec<OperationKey> {
         let asset = self.asset;
         let is_held = order.assets.names(asset) && !self.has_tombstone(order);
         let mut required = Vec::new();
@@ -62,8 +83,9 @@ impl AssetEffects {
             required.extend(is_held.then(|| OperationKey::freeze(asset, order.id)));
         } else if let EventBody::OrderPaid(paid) = event {
             required.extend(is_held.then(|| OperationKey::commit(asset, order.id)));
-            let earns = asset == Asset::Points && points.earned(paid.amount) > Points::ZERO;
-            required.extend((earns && !self.earns_nothing()).then(|| OperationKey::earn(order.id)));
+            let earns =
+                asset == Asset::Points && !self.earns_nothing() && self.earns(paid.amount, record, points);
+            required.extend(earns.then(|| OperationKey::earn(order.id)));
         } else if let EventBody::OrderCancelled(_) = event {
             required.extend(is_held.then(|| OperationKey::release(asset, order.id)));
         } else if let EventBody::OrderRefunded(refunded) = event {
@@ -78,8 +100,14 @@ impl AssetEffects {
 }
 
 impl StoredEffects for AssetEffects {
-    fn compare(&self, event: &EventBody, order: &Order, points: PointsRules) -> Effect {
-        let mut missing = self.required(event, order, points);
+    fn compare(
+        &self,
+        event: &EventBody,
+        order: &Order,
+        record: Option<&Consumed>,
+        points: PointsRules,
+    ) -> Effect {
+        let mut missing = self.required(event, order, record, points);
         if missing.is_empty() {
             return Effect::Invisible;
         }

@@ -66,6 +66,48 @@ async fn order_paid_without_an_event_is_repaired_and_takes_effect_once() {
     market.assert_ledger_balanced().await;
 }
 
+/// The setting `asset.earn-per-unit` was 0 when the orders were paid.
+#[tokio::test(start_paused = true)]
+async fn order_paid_before_the_earning_rate_was_raised_earns_no_points() {
+    let mut market = Market::new().await;
+    market.world.points = PointsRules { earned_per_unit: 0, ..PointsRules::default() };
+    market.process = market.world.process();
+    market.start().await;
+    market.grant(100).await;
+    market.paid(SpentAssets::default()).await;
+    market.paid(SpentAssets { points: 50, ..SpentAssets::default() }).await;
+    pass(secs(120)).await;
+    market.process.kill().await;
+    market.world.points = PointsRules::default();
+    market.process = market.world.process();
+    market.start().await;
+    assert_eq!(repair(&market).compare_all().await.unwrap(), 0);
+    assert_eq!(run_reconciliation(&market, true).await.findings, []);
+    market.process_pending().await;
+    assert_eq!(market.purse(Purse::Points).await, (50, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_operation_of_earned_points_is_written_again_at_any_earning_rate() {
+    let mut market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
+    let key = OperationKey::earn(order.id);
+    for earned_per_unit in [0, 1, 2] {
+        market.process.kill().await;
+        market.world.points = PointsRules { earned_per_unit, ..PointsRules::default() };
+        market.process = market.world.process();
+        market.start().await;
+        assert!(market.world.store.delete_operation((TENANT, key.clone())));
+        let report = run_reconciliation(&market, true).await;
+        assert_eq!(report.count(FindingKind::MissingEffect), 1, "{report:?}");
+        market.process_pending().await;
+        let operations = market.world.view().await.operations_of(TENANT, &[order.id]).await.unwrap();
+        assert_eq!(operations.iter().find(|it| it.key == key).unwrap().amount, 88);
+        assert_eq!(market.purse(Purse::Points).await, (88, 0, 0));
+        market.assert_ledger_balanced().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn concurrent_repairs_append_the_event_once() {
     let market = Market::running().await;

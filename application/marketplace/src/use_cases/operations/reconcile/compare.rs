@@ -242,7 +242,7 @@ impl Comparison<'_> {
         findings: &mut Vec<Finding>,
     ) {
         let consumer = subscribed.consumer.name();
-        let effect = self.effects.of(consumer, body, self.rows.order, self.criteria.rules);
+        let effect = self.effects.of(consumer, body, self.rows.order, record, self.criteria.rules);
         let of_consumer = |kind, what: String| Finding {
             consumer: Some(consumer.to_owned()),
             ..self.of_event(row, kind, what)

@@ -192,11 +192,14 @@ impl RepairJob {
             return Ok(None);
         };
         let stored = consumer.read_effects(unit, std::slice::from_ref(&order)).await?;
-        let compared = stored.first().map(|stored| stored.compare(&body, &order, self.handlers.points));
-        let effect = compared.unwrap_or(Effect::Invisible);
         let name = consumer.name();
-        let record = unit.outbox().consumption(name, event).await?;
-        match record.as_ref().map(|record| record.status) {
+        let records = unit.outbox().consumed_of(std::slice::from_ref(event)).await?;
+        let consumed = records.iter().find(|consumed| consumed.consumer == name);
+        let rules = self.handlers.points;
+        let compared = stored.first().map(|stored| stored.compare(&body, &order, consumed, rules));
+        let effect = compared.unwrap_or(Effect::Invisible);
+        let record = consumed.map(|consumed| &consumed.record);
+        match record.map(|record| record.status) {
             None if effect.is_present() => {
                 unit.outbox().record(&[backfilled_record(name, &row, self.entry.at)]).await?;
                 Ok(Some(Repair::RecordWritten))
@@ -209,7 +212,7 @@ impl RepairJob {
                 if consumer.restore(unit, &lost).await? {
                     return Ok(Some(Repair::RecordWritten));
                 }
-                unit.outbox().record(&[retry_record(name, &row, record.as_ref(), self.entry.at)]).await?;
+                unit.outbox().record(&[retry_record(name, &row, record, self.entry.at)]).await?;
                 Ok(Some(Repair::Reapplied))
             }
             Some(
