@@ -97,7 +97,7 @@ impl Configuration for Config {
         let consumer = consumer(reader);
         let keys_store = redis::store(reader, RedisUse::Keys);
         let requests = idempotency::requests(reader);
-        let assets = gateway_and_assets::assets(reader);
+        let assets = gateway_and_assets::assets(reader, pending_timeout);
         let consistency = gateway_and_assets::consistency(reader, &assets);
         let event_types: Vec<&str> = descriptions().iter().map(|description| description.name).collect();
         let archive = archive(reader, &event_types);

@@ -53,6 +53,7 @@ const GATEWAY_URL: &str = "gateway.url";
 const SANDBOX: &str = "sandbox:";
 const RETRY_BASE: &str = "gateway.retry-base";
 const RETRY_CAP: &str = "gateway.retry-cap";
+const LOCK_TIMEOUT: &str = "asset.lock-timeout-minutes";
 const SCAN_WINDOW: &str = "consistency.scan-window-hours";
 const SCAN_INTERVAL: &str = "consistency.interval";
 
@@ -147,10 +148,13 @@ pub(super) struct AssetSettings {
     pub(super) points: Checked<PointsRules>,
 }
 
-/// Reads `asset.*`.
-pub(super) fn assets(reader: &Reader<'_>) -> AssetSettings {
+/// Reads `asset.*`. Unless it is set, the timeout of locks does not end before the payment deadline, because the reaper closes
+/// an unpaid order before it releases its locks.
+pub(super) fn assets(reader: &Reader<'_>, pending_timeout: Checked<Duration>) -> AssetSettings {
     let why = "a short timeout releases the locks of orders that are still being paid, and a long one keeps assets locked";
-    let lock_timeout = reader.time("asset.lock-timeout-minutes", "30", &MINUTES, MAX_DAYS, why);
+    let lock_timeout = reader.time(LOCK_TIMEOUT, "30", &MINUTES, MAX_DAYS, why);
+    let at_least = pending_timeout.ok().filter(|_| !reader.is_set(LOCK_TIMEOUT)).unwrap_or_default();
+    let lock_timeout = lock_timeout.map(|timeout| timeout.max(at_least));
     let why = "the reaper releases locks that are still pending: it must run regularly, but not continuously";
     let reaper_interval = reader.duration("asset.reaper-interval", "5m", MILLISECOND * 10..=DAY, why);
     let why = "0 points cannot be worth 1.00, and above the limit one point would be worth almost nothing";

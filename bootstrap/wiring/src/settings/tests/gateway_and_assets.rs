@@ -60,6 +60,20 @@ fn minutes_and_hours_accept_fractions() {
 }
 
 #[test]
+fn locks_time_out_before_the_payment_deadline_only_if_configured() {
+    let lock_timeout = |minutes: &[(&str, &str)]| {
+        let config = load(minutes).unwrap();
+        config.settings.consistency.lock_timeout.as_secs() / 60
+    };
+    let pending = |minutes| ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes);
+    let lock = ("HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES", "20");
+    assert_eq!(lock_timeout(&[]), 30);
+    assert_eq!(lock_timeout(&[pending("29")]), 30);
+    assert_eq!(lock_timeout(&[pending("60")]), 60);
+    assert_eq!(lock_timeout(&[pending("60"), lock]), 20);
+}
+
+#[test]
 fn conflicting_durations_name_each_other() {
     let text = error_text(load(&[("HANDOVER_GATEWAY__RETRY_BASE", "2h")]));
     assert!(text.starts_with("gateway.retry-cap in the built-in default is \"1h\""), "{text}");
