@@ -76,7 +76,7 @@ impl Refusal {
         Refusal::of(Code::OUTCOME_UNKNOWN)
     }
 
-    /// Invalid input, with one message per field, for at most [`MAX_ERRORS`] fields.
+    /// Invalid input, with one message per field, for at most 100 fields.
     pub fn invalid(mut errors: Vec<(String, Text)>) -> Refusal {
         errors.truncate(MAX_ERRORS);
         let mut refusal = Refusal::of(Code::INVALID);

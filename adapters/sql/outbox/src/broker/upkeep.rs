@@ -24,6 +24,8 @@ use crate::value::{Value, values};
 const UPKEEP_INTERVAL: chrono::Duration = chrono::Duration::milliseconds(SESSION_MS as i64 / 3);
 /// Poll interval of a waiting consumer: another process may have published.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// While many expired messages wait for their batch, consumers that have none must not poll all the time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// Maximum number of expired messages that one transaction moves.
 const EXPIRED_BATCH: i64 = 200;
 
@@ -63,7 +65,7 @@ impl Inner {
     pub(super) fn pause(&self) -> Duration {
         let until_expiry =
             lock(&self.next_expiry).map(|next| (next - self.now()).to_std().unwrap_or_default());
-        until_expiry.map_or(POLL_INTERVAL, |pause| pause.clamp(Duration::from_millis(1), POLL_INTERVAL))
+        until_expiry.map_or(POLL_INTERVAL, |pause| pause.clamp(SHORTEST_PAUSE, POLL_INTERVAL))
     }
 
     async fn maintain_sessions(&self, watch: &mut LeaseWatch<i64>) -> Result<(), StoreError> {
