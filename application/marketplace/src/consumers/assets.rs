@@ -10,6 +10,7 @@ use marketplace_domain::{
     OrderRefusal, OrderStatus, Points, PointsRules, RefundId,
 };
 
+use self::effects::EARNED;
 use super::facts::{Orders, applied_twice, body_of, unsupported};
 use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
 use crate::consumer::{Audience, Consumer, HandlerContext, LostEffect, Queue, StoredEffects, names_of};
@@ -62,9 +63,6 @@ struct PlannedStep<'e> {
     order: &'e Order,
     step: AssetStep,
 }
-
-/// Beginning of the result of an order that earned points. The comparison of effects finds it in the consume log.
-const EARNED: &str = "earned";
 
 /// Description of the effects on wallet and points.
 const POSTINGS: &str = "`asset_holds`, `asset_operations`, `ledger_entries`, `asset_balances`: see [below](#coupons-wallet-points)";

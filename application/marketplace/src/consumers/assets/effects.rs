@@ -6,13 +6,15 @@ use marketplace_domain::{
     Points, PointsRules, Posting,
 };
 
-use super::EARNED;
 use crate::consistency::holds::is_cancelled_without_hold;
 use crate::consistency::row_of_operation;
 use crate::consistency::rows_by_order::{RowsByOrder, ids_by_tenant};
 use crate::consumer::{Effect, EffectRow, LostEffect, StoredEffects};
 use crate::ports::{MarketView, Work};
 use handover_outbox::ports::{Consumed, StoreError};
+
+/// Name of the earning in the result that the consume log has of an order that earned points.
+pub(super) const EARNED: &str = "earned";
 
 /// Operations and hold of one asset of one order.
 struct AssetEffects {
