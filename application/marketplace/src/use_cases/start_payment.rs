@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use handover_events::{TenantId, Trace};
 use handover_outbox::Attempt;
-use handover_outbox::operations::{Action, Operator, present_fields, record_already_done};
+use handover_outbox::operations::{
+    Action, Operator, changed_by_earlier_attempt, present_fields, record_already_done,
+};
 use handover_outbox::ports::{AuditEntry, StoreError};
 use marketplace_domain::{
     Currency, InvoiceId, InvoiceRefusal, Money, OrderActor, OrderId, OrderRefusal, Payable, Payment,
@@ -174,6 +176,16 @@ impl AttemptedPayment {
                 Err(id_in_use(IdKind::Payment, self.id.get()).into())
             };
         }
+        let entry = self.payer.entry(&payable);
+        if let (Some(entry), Payable::Invoice(invoice)) = (&entry, &payable)
+            && changed_by_earlier_attempt(unit.outbox(), attempt, entry).await?.is_some()
+        {
+            // The earlier attempt found a payment in processing, which may have ended since.
+            let payments = unit.payments_of_invoice(invoice.tenant, invoice.id).await?.payments;
+            if let Some(found) = payments.into_iter().max_by_key(|payment| payment.create_time) {
+                return Ok(pending(found));
+            }
+        }
         match &payable {
             _ if payable.is_pending() => {}
             Payable::Order(order) => {
@@ -183,7 +195,6 @@ impl AttemptedPayment {
                 return Err(InvoiceRefusal::WrongStatus { status: invoice.status, action: "pay" }.into());
             }
         }
-        let entry = self.payer.entry(&payable);
         if let Some(running) = in_processing(unit, &payable).await? {
             // The method of a payment of an earlier version is not known.
             let is_same = |method| method == running.method || running.method == PaymentMethod::Other;
