@@ -43,7 +43,8 @@ pub enum PrepareError {
 /// topology as soon as the broker permits.
 pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     register(outbox).await?;
-    // Before its queue is bound: an event that is delivered has no earlier one that the order gate ignores.
+    // Before its queue is bound: otherwise events that are published in between would be delivered, and the order gate would ignore
+    // them as older than the subscription.
     for ConsumerQueue { consumer, .. } in outbox.consumers.iter() {
         subscribe(outbox, consumer).await?;
     }

@@ -34,8 +34,8 @@ pub(super) enum SweepOutcome {
     Paused,
 }
 
-/// Applies one event without a delivery, then those that wait for it, up to the time `until`; retries during an outage of the database. An event that the store rejects, or
-/// that waits for a lock, must not block the others, so it does not end the sweep.
+/// Applies one event without a delivery, then those that wait for it, up to the time `until`; retries during an outage of the
+/// database. An event that the store rejects, or that waits for a lock, must not block the others, so it does not end the sweep.
 pub(super) async fn apply_event(
     processor: &EventProcessor,
     event: &EventId,
