@@ -12,6 +12,7 @@ mod invoices;
 mod missing;
 mod money;
 mod products;
+mod readable_orders;
 pub(crate) mod rows_by_order;
 
 pub(crate) use effects::{OrderEffects, effects_of_orders, refunds_in_ledger, row_of_operation};
@@ -21,3 +22,4 @@ pub(crate) use invoices::{InvoiceMismatch, mismatches_of_invoice};
 pub(crate) use missing::{OrderRows, announce_missing, missing_of_invoice, read_rows};
 pub(crate) use money::{MoneyMismatch, OrderMoney, confirmed_mismatches, is_paid_for};
 pub(crate) use products::{ProductMismatch, ProductScan, occupy_product};
+pub(crate) use readable_orders::ReadableOrders;

@@ -7,12 +7,12 @@ use chrono::TimeDelta;
 use handover_outbox::Metric;
 use handover_outbox::ports::StoreError;
 use handover_outbox::state::{Sample, StateSource};
-use marketplace_domain::{FindingKind, RefundStatus, ReportState};
+use marketplace_domain::{FindingKind, RefundStatus};
 
 use crate::app::App;
 use crate::consumer::HandlerContext;
 use crate::jobs::ConsistencySettings;
-use crate::ports::{GatewayReportFilter, MarketTransactor};
+use crate::ports::MarketTransactor;
 
 /// Rows of one kind that are counted; more are in no alert of interest, and the cost stays bounded.
 const MAX_COUNTED: u32 = 1_000;
@@ -65,8 +65,7 @@ impl StateSource for MarketState {
         let mut view = self.tx.view().await?;
         let refunds = view.open_refunds().await?;
         let overdue = view.orders_overdue(self.handlers.overdue_cutoff(now), None, MAX_COUNTED).await?;
-        let open = GatewayReportFilter { state: Some(ReportState::Open), ..GatewayReportFilter::default() };
-        let reports = view.gateway_reports_page(open, None, MAX_COUNTED).await?;
+        let reports = view.open_gateway_reports(MAX_COUNTED).await?;
         let locked_by = now.checked_sub_signed(self.lock_timeout).unwrap_or_default();
         let holds = view.holds_frozen(locked_by, None, MAX_COUNTED).await?;
         let oldest = refunds.oldest_processing;
@@ -79,7 +78,7 @@ impl StateSource for MarketState {
             OLDEST_REFUND.sample([], age),
             OVERDUE.sample([], count(overdue.len() as u64)),
             OVERDUE_HOLDS.sample([], count(holds.len() as u64)),
-            OPEN_REPORTS.sample([], count(reports.len() as u64)),
+            OPEN_REPORTS.sample([], count(reports)),
         ];
         samples.extend(FindingKind::ALL.iter().map(|kind| {
             let open = findings.get(kind).copied().unwrap_or_default();

@@ -18,8 +18,8 @@ pub enum FindingKind {
     MissingEffect,
     /// A dead letter whose event has no outbox row.
     UnknownEvent,
-    /// An outbox row has a value that cannot be read. The event is neither published nor applied until an operator
-    /// corrects the value.
+    /// A row has a value that cannot be read. Until an operator corrects the value, the event of an outbox row is neither
+    /// published nor applied, and the order of another row is not compared.
     UnreadableRow,
     /// A business fact of an order has the same effect more than once.
     DoubledEffect,

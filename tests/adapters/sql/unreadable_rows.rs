@@ -5,27 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
-use handover_contract::samples::{due_at, start};
+use handover_contract::samples::{due_at, start, tenant};
 use handover_events::{EventId, TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom};
 use handover_outbox::archive::{KeptBecause, NeededEvents, NoNeededEvents, RetentionPolicy, examine};
 use handover_outbox::jobs::Progress;
+use handover_outbox::operations::Operator;
 use handover_outbox::ports::{Clock, DueQuery, EventMetadata, Store, StoreError, UnreadableRow};
+use handover_outbox::state::StateSource as _;
 use handover_outbox::{Tasks, Transactor};
 use handover_system::SystemClock;
-use marketplace::jobs::{AutoCompletion, LockTimeoutReaper, ReaperReport, RefundDispatcher};
-use marketplace::ports::MockGateway;
-use marketplace::use_cases::operations::{FindingKind, Reconcile};
+use marketplace::jobs::{
+    AutoCompletion, ContinuousReconciliation, LockTimeoutReaper, ReaperReport, RefundDispatcher,
+};
+use marketplace::ports::{FindingFilter, ListingChangeKind, MockGateway};
+use marketplace::use_cases::operations::{FindingKind, Reconcile, Reconciliation};
 use marketplace::{
-    Actor, App, AutoCompletionSettings, CommandContext, ConsistencySettings, EventsOfOpenCases,
+    Actor, App, AutoCompletionSettings, CommandContext, ConsistencySettings, EventsOfOpenCases, MarketState,
     RefundSettings, Role, Rules,
 };
 use marketplace_contract::samples::{
-    balance, coupon, coupon_id, finding, hold, order, order_id, order_moved_to, refund, user,
+    balance, coupon, coupon_id, finding, hold, listing_change, open_report, order, order_id, order_moved_to,
+    payment, product, refund, user,
 };
 use marketplace_domain::{
-    Asset, Balance, Coupon, CouponStatus, FeeRate, HoldStatus, OrderStatus, PointsRules, Purse,
-    RecordedFinding,
+    Asset, Balance, Coupon, CouponStatus, FeeRate, FindingState, HoldStatus, Order, OrderStatus, PointsRules,
+    Product, ProductStatus, Purse, RecordedFinding,
 };
 use sqlx::Executor;
 
@@ -196,27 +201,36 @@ async fn event_with_an_unreadable_consume_log_record_stays_and_stops_no_other_ev
     assert_eq!(page.kept, [(KeptBecause::Unreadable, 1)].into());
 }
 
-#[tokio::test]
-async fn reconciliation_reports_unreadable_rows_without_repair() {
-    let fixture = with_unreadable(3, &[(2, "update_time = '2026-02-31T10:30:00.000000Z'")]).await;
-    let app = app(&fixture);
+fn operator(role: Role) -> Operator {
     let context = CommandContext {
-        actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
+        actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![role] },
         tenant: TenantId::DEFAULT,
         trace: Trace { trace_id: "trace".into(), traceparent: None },
         request_id: None,
     };
-    let operator = context.operator().unwrap();
+    context.operator().unwrap()
+}
+
+/// Reconciles the last hour.
+async fn reconcile(app: &App, operator: &Operator, repair: bool) -> Reconciliation {
+    let command = Reconcile {
+        tenant: None,
+        since: Utc::now() - TimeDelta::hours(1),
+        until: Utc::now(),
+        grace: Duration::from_secs(60),
+        repair,
+        reason: None,
+    };
+    app.operations.reconcile(operator, command).await.unwrap()
+}
+
+#[tokio::test]
+async fn reconciliation_reports_unreadable_rows_without_repair() {
+    let fixture = with_unreadable(3, &[(2, "update_time = '2026-02-31T10:30:00.000000Z'")]).await;
+    let app = app(&fixture);
+    let operator = operator(Role::Operator);
     for repair in [false, true] {
-        let command = Reconcile {
-            tenant: None,
-            since: Utc::now() - TimeDelta::hours(1),
-            until: Utc::now(),
-            grace: Duration::from_secs(60),
-            repair,
-            reason: None,
-        };
-        let report = app.operations.reconcile(&operator, command).await.unwrap();
+        let report = reconcile(&app, &operator, repair).await;
         assert_eq!(report.findings.len(), 1, "{report:?}");
         let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.repair), (FindingKind::UnreadableRow, None));
@@ -272,6 +286,110 @@ async fn unreadable_order_stops_no_completion_of_another_order() {
     assert_eq!(other.status, OrderStatus::Completed);
     let found = view.order_by_id(TenantId::DEFAULT, order_id(1)).await;
     assert!(matches!(found, Err(StoreError::Corrupt { column: "cancel_reason", .. })), "{found:?}");
+}
+
+/// Orders of two tenants that have no events. The first one cannot be read, and neither can the payment of the second one;
+/// the third one has the product of the first.
+async fn with_unreadable_orders() -> Fixture {
+    let fixture = fixture().await;
+    let changed = Utc::now() - TimeDelta::seconds(90);
+    let at = |order: Order| Order { update_time: changed, ..order };
+    let first = at(order(1));
+    let third = Order { product: first.product, ..at(order(3)) };
+    let foreign = Order { tenant: tenant(2), ..at(order(4)) };
+    let mut unit = fixture.store.begin().await.unwrap();
+    for order in [&first, &at(order(2)), &third, &foreign] {
+        unit.insert_order(order).await.unwrap();
+    }
+    let of_first = listing_change(first.product.get(), 1, ListingChangeKind::Occupied, "e1");
+    unit.change_listings(&[of_first]).await.unwrap();
+    unit.insert_payment(&payment(7, 2)).await.unwrap();
+    // No order names this product, so that all orders of its seller are searched.
+    unit.insert_product(&Product { status: ProductStatus::Sold, ..product(9) }).await.unwrap();
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct.execute("UPDATE orders SET cancel_reason = 'x' WHERE id = 1").await.unwrap();
+    direct.execute("UPDATE payments SET currency = '?' WHERE id = 7").await.unwrap();
+    fixture
+}
+
+/// The orders and the descriptions of the recorded findings of this kind and state, oldest first.
+async fn recorded(fixture: &Fixture, kind: FindingKind, state: FindingState) -> Vec<(i64, String)> {
+    let filter = FindingFilter { state: Some(state), ..FindingFilter::default() };
+    let found = fixture.store.view().await.unwrap().findings_page(filter, None, 100).await.unwrap();
+    let of_kind = found.into_iter().rev().map(|it| it.effect).filter(|it| it.kind == kind);
+    of_kind.map(|it| (it.order.unwrap().get(), it.detail)).collect()
+}
+
+#[tokio::test]
+async fn unreadable_order_is_found_and_stops_no_comparison_of_another_order() {
+    let fixture = with_unreadable_orders().await;
+    let app = app(&fixture);
+    let jobs = ContinuousReconciliation::new(app.operations.clone(), ConsistencySettings::default());
+    // The events of the orders 3 and 4, of their creation and for their timeout, are appended.
+    assert_eq!(jobs.compare_recent().await.unwrap(), 4);
+    let kind = FindingKind::UnreadableRow;
+    let found = recorded(&fixture, kind, FindingState::Open).await;
+    let [(1, order), (2, payment)] = &found[..] else { panic!("{found:?}") };
+    assert!(
+        order.starts_with("order 1 cannot be compared: orders.cancel_reason of id 1 is corrupt: "),
+        "{order}"
+    );
+    assert!(
+        payment.starts_with("order 2 cannot be compared: payments.currency of id 7 is corrupt: "),
+        "{payment}"
+    );
+    assert_eq!(jobs.compare_all().await.unwrap(), 0);
+    let report = reconcile(&app, &operator(Role::Platform), true).await;
+    let orders = report.findings.iter().filter(|it| it.kind == kind).map(|it| it.order.unwrap().get());
+    assert_eq!((orders.collect::<Vec<_>>(), report.orders), (vec![1, 2], 2), "{report:?}");
+    // A row that is corrected ends its finding.
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("UPDATE orders SET cancel_reason = NULL WHERE id = 1").await.unwrap();
+    assert_eq!(jobs.compare_all().await.unwrap(), 2);
+    assert_eq!(recorded(&fixture, kind, FindingState::Resolved).await.first().map(|it| it.0), Some(1));
+    assert_eq!(recorded(&fixture, kind, FindingState::Open).await.first().map(|it| it.0), Some(2));
+}
+
+/// A finding about an order that is unreadable now is not resolved: the order is not compared.
+#[tokio::test]
+async fn finding_about_an_unreadable_order_stays_open() {
+    let fixture = with_unreadable_orders().await;
+    let mut unit = fixture.store.begin().await.unwrap();
+    for id in 1..=3 {
+        let of_order = RecordedFinding { order: Some(order_id(id)), ..finding(&format!("order:{id}")) };
+        unit.insert_finding(&of_order).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let jobs = ContinuousReconciliation::new(app(&fixture).operations, ConsistencySettings::default());
+    jobs.compare_all().await.unwrap();
+    let kind = FindingKind::MissingEvent;
+    let open = recorded(&fixture, kind, FindingState::Open).await;
+    assert_eq!(open.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
+    let resolved = recorded(&fixture, kind, FindingState::Resolved).await;
+    assert_eq!(resolved.iter().map(|it| it.0).collect::<Vec<_>>(), [3]);
+}
+
+#[tokio::test]
+async fn unreadable_report_and_finding_of_another_version_remove_no_state_metrics() {
+    let fixture = fixture().await;
+    let mut unit = fixture.store.begin().await.unwrap();
+    for key in ["a", "b"] {
+        unit.insert_gateway_report(&open_report(key, 1)).await.unwrap();
+        unit.insert_finding(&finding(key)).await.unwrap();
+    }
+    unit.commit().await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct.execute("UPDATE gateway_reports SET kind = 'x' WHERE report_key = 'a'").await.unwrap();
+    direct.execute("UPDATE reconciliation_findings SET kind = 'x' WHERE subject = 'a'").await.unwrap();
+    let samples = MarketState::of(&app(&fixture), &ConsistencySettings::default()).read().await.unwrap();
+    let sum = |metric: &str| -> f64 {
+        samples.iter().filter(|sample| sample.metric.name == metric).map(|sample| sample.value).sum()
+    };
+    assert_eq!(sum("handover.gateway.reports.open"), 2.0);
+    assert_eq!(sum("handover.reconciliation.findings.open"), 1.0);
 }
 
 /// A reaper whose batches are of one hold, so that the unreadable hold would be all of the first one.

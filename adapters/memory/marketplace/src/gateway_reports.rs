@@ -68,6 +68,11 @@ impl GatewayReportQueries for MarketUnit {
         .await
     }
 
+    async fn open_gateway_reports(&mut self, limit: u32) -> Result<u64, StoreError> {
+        let open = GatewayReportFilter { state: Some(ReportState::Open), ..GatewayReportFilter::default() };
+        Ok(self.gateway_reports_page(open, None, limit).await?.len() as u64)
+    }
+
     async fn gateway_reports_of(
         &mut self,
         tenant: TenantId,

@@ -139,7 +139,7 @@ impl OrderQueries for MarketUnit {
         until: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         self.read(|statement| {
             let orders = statement.orders();
             let in_order = orders.select(|table| {
@@ -153,7 +153,7 @@ impl OrderQueries for MarketUnit {
                 let within = later.take_while(move |(changed, _)| *changed < until);
                 within.filter_map(|position| Some((*position, table.get(&position.1?)?)))
             });
-            in_order.take(limited(limit)).cloned().collect()
+            in_order.take(limited(limit)).map(|order| due(order, order.update_time)).collect()
         })
         .await
     }

@@ -146,7 +146,12 @@ impl FindingQueries for MarketSession {
         let mut counts = Vec::new();
         for row in self.fetch(OPEN_BY_KIND, values![]).await? {
             let row = row.of("reconciliation_findings", "kind");
-            counts.push((row.named("kind")?, row.int("findings")?.unsigned_abs()));
+            match row.named("kind") {
+                Ok(kind) => counts.push((kind, row.int("findings")?.unsigned_abs())),
+                // Another version wrote this kind.
+                Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         counts.sort_unstable();
         Ok(counts)

@@ -104,6 +104,17 @@ pub(crate) fn page(
     (sql, values)
 }
 
+/// The number of open reports, at most `most`.
+pub(crate) fn open(dialect: &dyn Dialect, most: u32) -> (String, Vec<Value>) {
+    let index = dialect.index("idx_gateway_reports_state");
+    // The last condition is the predicate of the partial index, word for word.
+    let sql = format!(
+        "SELECT count(*) AS counted FROM (SELECT id FROM gateway_reports {index} WHERE state = 'OPEN' \
+         AND state <> 'DONE' LIMIT ?) AS open_reports"
+    );
+    (sql, values![most])
+}
+
 #[async_trait]
 impl GatewayReportQueries for MarketSession {
     async fn gateway_report_by_id(&mut self, id: i64) -> Result<Option<Numbered<GatewayReport>>, StoreError> {
@@ -127,6 +138,12 @@ impl GatewayReportQueries for MarketSession {
     ) -> Result<Vec<Numbered<GatewayReport>>, StoreError> {
         let (sql, values) = page(self.dialect(), filter, before, most);
         self.fetch(&sql, values).await?.iter().map(ReportTable::numbered).collect()
+    }
+
+    async fn open_gateway_reports(&mut self, most: u32) -> Result<u64, StoreError> {
+        let (sql, values) = open(self.dialect(), most);
+        let row = self.fetch_one(&sql, values).await?;
+        row.map_or(Ok(0), |row| row.of("gateway_reports", "state").id("counted"))
     }
 
     async fn gateway_reports_of(

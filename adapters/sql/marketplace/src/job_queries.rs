@@ -61,6 +61,7 @@ pub(crate) fn sweeps(
         ("idx_gateway_reports_tenant", reports(Some(tenant), ReportState::Done)),
         ("idx_gateway_reports_page", reports(Some(tenant), ReportState::Open)),
         ("idx_gateway_reports_state", reports(None, ReportState::Closed)),
+        ("idx_gateway_reports_state", gateway_reports::open(dialect, 100)),
         ("idx_findings_page", findings(Some(tenant), Some(FindingState::Open))),
         ("idx_findings_tenant", findings(Some(tenant), None)),
         ("idx_findings_state", findings(None, Some(FindingState::Open))),

@@ -87,7 +87,9 @@ pub(crate) fn changed_within(
     // condition that compares both columns with the cursor.
     let from = after.map_or(since, |(changed, _)| since.max(changed));
     let index = dialect.index("idx_orders_updated");
-    let mut sql = format!("SELECT {COLUMNS} FROM orders {index} WHERE update_time >= ? AND update_time < ?");
+    let mut sql = format!(
+        "SELECT tenant_id, id, update_time FROM orders {index} WHERE update_time >= ? AND update_time < ?"
+    );
     let mut values = values![from, until];
     if let Some((changed, id)) = after {
         sql.push_str(" AND (update_time > ? OR id > ?)");
@@ -238,9 +240,9 @@ impl OrderQueries for MarketSession {
         until: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         most: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         let (sql, values) = changed_within(self.dialect(), tenant, since, until, after, most);
-        self.fetch(&sql, values).await?.iter().map(OrderTable::read).collect()
+        self.fetch(&sql, values).await?.iter().map(|row| due(row, "update_time")).collect()
     }
 
     async fn orders_overdue(

@@ -55,7 +55,8 @@ pub trait FindingQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<FindingSubject>>, StoreError>;
 
-    /// Number of `OPEN` findings of each kind that has one, in all tenants, in the order of [`FindingKind::ALL`].
+    /// Number of `OPEN` findings of each kind that has one, in all tenants, in the order of [`FindingKind::ALL`]. A kind that only
+    /// another version knows is left out.
     async fn open_findings(&mut self) -> Result<Vec<(FindingKind, u64)>, StoreError>;
 }
 

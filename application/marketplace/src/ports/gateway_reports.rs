@@ -43,6 +43,9 @@ pub trait GatewayReportQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<GatewayReport>>, StoreError>;
 
+    /// Number of `OPEN` reports of all tenants, at most `limit`.
+    async fn open_gateway_reports(&mut self, limit: u32) -> Result<u64, StoreError>;
+
     /// Every report about these orders, sorted by order and id.
     async fn gateway_reports_of(
         &mut self,

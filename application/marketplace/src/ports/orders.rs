@@ -22,8 +22,8 @@ impl OrderSide {
     }
 }
 
-/// An order that a job has to process. Only its key and its position, so that a row with an unreadable value delays no
-/// other order.
+/// An order that a job or a reconciliation has to process. Only its key and its position, so that a row with an unreadable
+/// value delays no other order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueOrder {
     pub tenant: TenantId,
@@ -82,7 +82,7 @@ pub trait OrderQueries: Send {
         until: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError>;
+    ) -> Result<Vec<DueOrder>, StoreError>;
 
     /// At most `limit` pending orders of any tenant created at or before `created_by`, sorted by (`create_time`, id),
     /// starting after `after`.

@@ -165,6 +165,7 @@ handover_contract::rules! { store_rules: MarketRig;
         report_pages_are_ordered_by_descending_id,
         report_pages_filter_by_tenant_and_state,
         report_pages_include_range_start_and_exclude_end,
+        open_reports_are_counted_up_to_limit,
         reports_of_order_are_ordered_by_id,
         only_open_reports_are_closed,
         concurrent_inserts_of_report_succeed_exactly_once,

@@ -189,6 +189,9 @@ faults! { broken_by(Fault) {
     report_ranges_include_end: ReportRangesIncludeEnd breaks [
         "report_pages_include_range_start_and_exclude_end",
     ]
+    closed_reports_are_counted: ClosedReportsAreCounted breaks [
+        "open_reports_are_counted_up_to_limit",
+    ]
     closed_reports_are_closed_again: ClosedReportsAreClosedAgain breaks [
         "only_open_reports_are_closed",
         "concurrent_closings_of_report_succeed_exactly_once",

@@ -29,7 +29,11 @@ pub(super) async fn orders(
     actual: DateTime<Utc>,
 ) -> Result<Vec<Order>, StoreError> {
     let until = actual + TimeDelta::hours(1);
-    view.orders_changed(None, DateTime::UNIX_EPOCH, until, None, ALL).await
+    let changed = view.orders_changed(None, DateTime::UNIX_EPOCH, until, None, ALL).await?;
+    let ids: Vec<OrderId> = changed.iter().map(|order| order.id).collect();
+    let mut orders = view.orders_by_id(None, &ids).await?;
+    orders.sort_by_key(|order| (order.update_time, order.id));
+    Ok(orders)
 }
 
 /// Returns pending work of the run: refunds without a result, frozen holds, and lost events that were not appended

@@ -226,6 +226,7 @@ pub enum Fault {
     ReportsLeakToOtherTenants,
     ReportRangesIncludeEnd,
     ClosedReportsAreClosedAgain,
+    ClosedReportsAreCounted,
     TakenFindingSubjectsAreIgnored,
     FindingsLeakToOtherTenants,
     FindingsWithoutTenantHaveDefaultTenant,

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
-use marketplace_domain::{Invoice, InvoiceId, Order, ReportState};
+use marketplace_domain::{Invoice, InvoiceId, OrderId, ReportState};
 use tracing::warn;
 
 use super::Operations;
@@ -32,7 +32,7 @@ use crate::consistency::{ProductScan, mismatches_of_invoice};
 use crate::ports::{EffectKind, GatewayReportFilter, InvoiceFilter};
 use compare::{Criteria, Subscriptions, compare};
 use continuous::{Pace, Run};
-use coverage::{Coverage, Scanned};
+use coverage::{Coverage, OrderKey, Scanned};
 use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterStatus, Numbered, OutboxFilter, StoreError, UnreadableRow,
@@ -64,6 +64,12 @@ const NEWEST_INVOICES: usize = 10_000;
 /// Orders or dead letters per page.
 const BATCH: u32 = 200;
 
+/// What a run has compared so far.
+struct Compared {
+    coverage: Coverage,
+    products: ProductScan,
+}
+
 /// A reconciliation request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconcile {
@@ -86,10 +92,10 @@ impl Operations {
     /// exists, only the missing record is written. A payment or refund whose order did not change with it is finished, and
     /// captured money that buys nothing is refunded, each once and only if the outcome is certain.
     ///
-    /// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
-    /// the ledger, open reports of the gateway, and invoices of the window that contradict their lines, the completed
-    /// orders of their month, their payments or the ledger; these are not repaired. The missing events of these invoices
-    /// are appended.
+    /// Also reports orders that cannot be compared because a row about them cannot be read, effects without an order, dead letters
+    /// without an event, unreadable outbox rows, and discrepancies in the ledger, open reports of the gateway, and invoices of the
+    /// window that contradict their lines, the completed orders of their month, their payments or the ledger; these are not
+    /// repaired. The missing events of these invoices are appended.
     ///
     /// The findings are recorded ([`Operations::findings`]): a new one is `OPEN`. Unless there are more findings than
     /// returned, recorded findings whose rows were compared again and which were not found become `RESOLVED`.
@@ -129,58 +135,100 @@ impl Operations {
             findings: Vec::new(),
             more: false,
         };
-        let mut coverage = Coverage::of_window(now, run.window, grace);
+        let mut compared = Compared {
+            coverage: Coverage::of_window(now, run.window, grace),
+            products: ProductScan::default(),
+        };
         let mut after = None;
-        let mut products = ProductScan::default();
         while !pace.is_stopped() {
-            let orders = self.tx.view().await?.orders_changed(tenant, since, until, after, run.batch).await?;
-            let Some(last) = orders.last() else { break };
-            after = Some((last.update_time, last.id));
-            self.compare_orders(run, &criteria, &orders, &mut products, &mut report).await?;
+            let changed =
+                self.tx.view().await?.orders_changed(tenant, since, until, after, run.batch).await?;
+            let Some(last) = changed.last() else { break };
+            after = Some(last.position());
+            let orders: Vec<OrderKey> = changed.iter().map(|order| (order.tenant, order.id)).collect();
+            self.compare_orders(run, &criteria, &orders, &mut compared, &mut report).await?;
             pace.rest(&self.tx).await;
         }
         let mut invoices = BTreeSet::new();
         if run.scope == Scope::Complete {
-            let (orders, of_findings) = self.subjects_of_findings(tenant, &mut coverage).await?;
+            let (orders, of_findings) = self.subjects_of_findings(tenant, &mut compared.coverage).await?;
             invoices = of_findings;
             for orders in orders.chunks(BATCH as usize) {
-                self.compare_orders(run, &criteria, orders, &mut products, &mut report).await?;
+                self.compare_orders(run, &criteria, orders, &mut compared, &mut report).await?;
                 pace.rest(&self.tx).await;
             }
         }
+        let Compared { mut coverage, mut products } = compared;
         if run.scope != Scope::Orders {
-            let found = self.newest_products(tenant, products, &mut coverage, pace).await?;
+            let found = self.newest_products(tenant, &mut products, &mut coverage, pace).await?;
             self.process(run, &criteria, found, &mut report).await?;
             let found = self.newest_rows(tenant, &mut coverage, pace).await?;
             self.process(run, &criteria, found, &mut report).await?;
             let found = self.different_invoices(run, &invoices, &mut coverage).await?;
             self.process(run, &criteria, found, &mut report).await?;
         }
+        coverage.left_out_products.extend(products.left_out());
         if !report.more && !pace.is_stopped() {
             self.resolve_findings(tenant, &coverage).await?;
         }
         Ok(report)
     }
 
-    /// Compares one page of orders and their products.
+    /// Compares one page of orders and their products. If a row about them cannot be read, compares each half of the page, so that
+    /// only the order of that row is not compared: it is a finding.
     async fn compare_orders(
         &self,
         run: &Run<'_>,
         criteria: &Criteria,
-        orders: &[Order],
+        orders: &[OrderKey],
+        compared: &mut Compared,
+        report: &mut Reconciliation,
+    ) -> Result<(), StoreError> {
+        let mut parts = vec![orders];
+        while let Some(part) = parts.pop() {
+            let result = self.compare_page(run, criteria, part, &mut compared.products, report).await;
+            match (result, part) {
+                (Err(error @ StoreError::Corrupt { .. }), [order]) => {
+                    compared.coverage.unreadable.insert(*order);
+                    let found = vec![Finding::of_unreadable_order(*order, &error)];
+                    self.process(run, criteria, found, report).await?;
+                }
+                (Err(StoreError::Corrupt { .. }), [_, _, ..]) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                (result, _) => result?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare_page(
+        &self,
+        run: &Run<'_>,
+        criteria: &Criteria,
+        orders: &[OrderKey],
         products: &mut ProductScan,
         report: &mut Reconciliation,
     ) -> Result<(), StoreError> {
         let mut view = self.tx.view().await?;
+        let ids: Vec<OrderId> = orders.iter().map(|(_, id)| *id).collect();
+        let mut orders = view.orders_by_id(None, &ids).await?;
+        orders.sort_by_key(|order| (order.update_time, order.id));
         let deleted_before = WebhookRetention::deleted_before(self.tx.now(), self.keep_deliveries);
-        let mut found = compare(view.as_mut(), orders, criteria, deleted_before, report).await?;
-        let of_products = products.compare_orders(view.as_mut(), orders).await?;
+        // Orders that are compared again after an error are counted once.
+        let mut counted = Reconciliation { findings: Vec::new(), ..*report };
+        let mut found = compare(view.as_mut(), &orders, criteria, deleted_before, &mut counted).await?;
+        let of_products = products.compare_orders(view.as_mut(), &orders).await?;
         found.extend(
             of_products.iter().map(|(tenant, id, mismatch)| Finding::of_product(*tenant, *id, mismatch)),
         );
         // Release the view before a unit of work begins: a task uses at most one connection of the store.
         drop(view);
-        self.process(run, criteria, found, report).await
+        self.process(run, criteria, found, report).await?;
+        let findings = std::mem::take(&mut report.findings);
+        *report = Reconciliation { findings, more: report.more, ..counted };
+        Ok(())
     }
 
     /// Repairs findings if requested, records them and adds them to the report. A finding whose repair fails stays
@@ -256,7 +304,7 @@ impl Operations {
     async fn newest_products(
         &self,
         tenant: Option<TenantId>,
-        mut products: ProductScan,
+        products: &mut ProductScan,
         coverage: &mut Coverage,
         pace: &mut Pace,
     ) -> Result<Vec<Finding>, StoreError> {

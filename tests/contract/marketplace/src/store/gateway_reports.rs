@@ -217,6 +217,19 @@ pub async fn report_pages_include_range_start_and_exclude_end(rig: &dyn MarketRi
     }
 }
 
+/// Open reports are counted, those of all tenants and without a tenant, up to the limit.
+pub async fn open_reports_are_counted_up_to_limit(rig: &dyn MarketRig) {
+    let counted =
+        async |limit| view(rig).await.open_gateway_reports(limit).await.expect("cannot count reports");
+    assert_eq!(counted(9).await, 0);
+    let foreign = GatewayReport { tenant: Some(tenant(2)), ..open_report("b", 1) };
+    add(rig, &[open_report("a", 1), foreign, report_of_nothing("c"), gateway_report("d", 1)]).await;
+    assert_eq!((counted(9).await, counted(3).await, counted(2).await), (3, 3, 2));
+    let id = id_of(rig, "b").await;
+    in_unit!(rig, |unit| changes_one(unit.close_gateway_report(id, &closed_by("user:9")).await));
+    assert_eq!(counted(9).await, 2);
+}
+
 /// All reports about an order are returned sorted by id; those of other orders and tenants are not.
 pub async fn reports_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let foreign = GatewayReport { tenant: Some(tenant(2)), ..gateway_report("foreign", 1) };

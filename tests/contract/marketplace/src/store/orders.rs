@@ -27,6 +27,11 @@ fn numbers(orders: Vec<Order>) -> Vec<i64> {
     orders.into_iter().map(|order| order.id.get()).collect()
 }
 
+/// The key of an order, with the time of its last change.
+fn changed(order: &Order) -> DueOrder {
+    DueOrder { tenant: order.tenant, id: order.id, time: order.update_time }
+}
+
 fn due(of: i64, id: i64, time: DateTime<Utc>) -> DueOrder {
     DueOrder { tenant: tenant(of), id: order_id(id), time }
 }
@@ -295,8 +300,10 @@ pub async fn changed_orders_include_range_start_and_exclude_end(rig: &dyn Market
         .await;
     let mut view = view(rig).await;
     for tenant in [None, Some(TenantId::DEFAULT)] {
-        let mut changed =
-            async |since, until| numbers(view.orders_changed(tenant, since, until, None, 9).await.unwrap());
+        let mut changed = async |since, until| {
+            let found = view.orders_changed(tenant, since, until, None, 9).await.unwrap();
+            found.iter().map(|order| order.id.get()).collect::<Vec<_>>()
+        };
         assert_eq!(changed(since, until).await, [2, 3]);
         assert_eq!(changed(since, since).await, [0; 0]);
         assert_eq!(changed(until, since).await, [0; 0]);
@@ -313,12 +320,14 @@ pub async fn changed_orders_are_paged_by_time_and_id(rig: &dyn MarketRig) {
     added.reverse();
     added.swap(0, 2);
     add(rig, &added).await;
-    let ours: Vec<Order> = all.iter().filter(|order| order.tenant == tenant(1)).cloned().collect();
+    let all = all.each_ref().map(changed);
+    let ours: Vec<DueOrder> = all.iter().filter(|order| order.tenant == tenant(1)).copied().collect();
+    let foreign = changed(&foreign);
     for (of, expected) in [(None, &all[..]), (Some(1), &ours[..]), (Some(2), &[foreign]), (Some(3), &[])] {
         for limit in 1..=3 {
-            let mut seen: Vec<Order> = Vec::new();
+            let mut seen: Vec<DueOrder> = Vec::new();
             loop {
-                let after = seen.last().map(|order| (order.update_time, order.id));
+                let after = seen.last().map(DueOrder::position);
                 let mut view = view(rig).await;
                 let page =
                     view.orders_changed(of.map(tenant), start(), later(9), after, limit).await.unwrap();
@@ -346,9 +355,9 @@ pub async fn order_is_found_only_at_the_time_of_its_last_change(rig: &dyn Market
     in_unit!(rig, |unit| {
         changes_one(unit.advance_order(&paid).await);
         let seen = unit.orders_changed(None, start(), later(9), None, 9).await.unwrap();
-        assert_eq!(seen, std::slice::from_ref(&paid));
+        assert_eq!(seen, [changed(&paid)]);
     });
     let mut view = view(rig).await;
     assert_eq!(view.orders_changed(None, start(), later(5), None, 9).await.unwrap(), []);
-    assert_eq!(view.orders_changed(None, later(5), later(9), None, 9).await.unwrap(), [paid]);
+    assert_eq!(view.orders_changed(None, later(5), later(9), None, 9).await.unwrap(), [changed(&paid)]);
 }

@@ -88,7 +88,7 @@ impl<U: MarketView + ?Sized> OrderQueriesWrapper for Faulty<U> {
         until: DateTime<Utc>,
         after: Option<(DateTime<Utc>, OrderId)>,
         limit: u32,
-    ) -> Result<Vec<Order>, StoreError> {
+    ) -> Result<Vec<DueOrder>, StoreError> {
         let tenant = if self.has(Fault::ChangedOrdersLeakToOtherTenants) { None } else { tenant };
         self.inner().orders_changed(tenant, since, until, after, limit).await
     }

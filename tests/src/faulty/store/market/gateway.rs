@@ -153,6 +153,16 @@ impl<U: MarketView + ?Sized> GatewayReportQueriesWrapper for Faulty<U> {
         let before = self.first_below(before);
         self.inner().gateway_reports_page(filter, before, limit).await
     }
+
+    async fn open_gateway_reports(&mut self, limit: u32) -> Result<u64, StoreError> {
+        let open = self.inner().open_gateway_reports(limit).await?;
+        if !self.has(Fault::ClosedReportsAreCounted) {
+            return Ok(open);
+        }
+        let closed =
+            GatewayReportFilter { state: Some(ReportState::Closed), ..GatewayReportFilter::default() };
+        Ok(open + self.inner().gateway_reports_page(closed, None, limit).await?.len() as u64)
+    }
 }
 
 impl GatewayReportRepoWrapper for Unit {

@@ -7,7 +7,11 @@ use handover_events::TenantId;
 use handover_outbox::ports::{Numbered, StoreError};
 use marketplace_domain::{FindingKind, Order, OrderId, RecordedFinding};
 
+use crate::consistency::ReadableOrders;
 use crate::ports::MarketView;
+
+/// Tenant and id of an order.
+pub(super) type OrderKey = (TenantId, OrderId);
 
 /// The rows of a table that a run compared: those from an id upwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +39,11 @@ pub(super) struct Coverage {
     /// The grace period before the start of the run begins here.
     settled: DateTime<Utc>,
     /// Orders outside the window that were compared because a recorded finding names them.
-    pub(super) orders: BTreeSet<(TenantId, OrderId)>,
+    pub(super) orders: BTreeSet<OrderKey>,
+    /// Orders that were not compared, because a row about them cannot be read.
+    pub(super) unreadable: BTreeSet<OrderKey>,
+    /// Ids of products that were not compared, because an order cannot be read.
+    pub(super) left_out_products: BTreeSet<i64>,
     /// Whether every open report of the gateway and every ledger operation was compared.
     pub(super) has_reports_and_ledger: bool,
     pub(super) products: Scanned,
@@ -60,6 +68,8 @@ impl Coverage {
             until,
             settled,
             orders: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            left_out_products: BTreeSet::new(),
             has_reports_and_ledger: false,
             products: Scanned::NONE,
             dead_letters: Scanned::NONE,
@@ -88,10 +98,11 @@ impl Coverage {
         let mut compared = BTreeSet::new();
         for (tenant, ids) in orders {
             let ids: Vec<OrderId> = ids.into_iter().collect();
-            let of_tenant = view.orders_by_id(Some(tenant), &ids).await?.into_iter();
+            let of_tenant = ReadableOrders::read(view, tenant, &ids).await?.orders.into_iter();
             let is_compared = |it: &Order| {
                 it.update_time < self.settled
                     && (self.is_in_window(it) || self.orders.contains(&(tenant, it.id)))
+                    && !self.unreadable.contains(&(tenant, it.id))
             };
             compared.extend(of_tenant.filter(is_compared).map(|order| (tenant, order.id)));
         }
@@ -110,9 +121,12 @@ impl Coverage {
                 of_compared_order(finding) || of_compared_invoice(finding)
             }
             FindingKind::UnknownEvent => self.dead_letters.includes(finding.row_id),
-            FindingKind::UnreadableRow => self.outbox_rows.includes(finding.row_id),
+            FindingKind::UnreadableRow => {
+                self.outbox_rows.includes(finding.row_id) || of_compared_order(finding)
+            }
             FindingKind::ProductNotSold | FindingKind::SoldTwice | FindingKind::SoldWithoutOrder => {
-                self.products.includes(finding.row_id) || of_compared_order(finding)
+                let is_left_out = finding.row_id.is_some_and(|id| self.left_out_products.contains(&id));
+                !is_left_out && (self.products.includes(finding.row_id) || of_compared_order(finding))
             }
             FindingKind::NotConfirmed
             | FindingKind::NotConsumed

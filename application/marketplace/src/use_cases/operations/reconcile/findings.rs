@@ -7,9 +7,10 @@ use marketplace_domain::{
     RecordedFinding,
 };
 
+use super::coverage::OrderKey;
 use crate::consistency::{ExpectedEvent, InvoiceMismatch, MoneyMismatch, ProductMismatch};
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
-use handover_outbox::ports::{DeadLetter, Numbered, OutboxRow, UnreadableRow};
+use handover_outbox::ports::{DeadLetter, Numbered, OutboxRow, StoreError, UnreadableRow};
 
 /// Maximum number of characters of a recorded description.
 const MAX_DETAIL_CHARS: usize = 2_000;
@@ -348,6 +349,23 @@ impl Finding {
                 part: Some(format!("row:{}", row.id)),
                 ..Record::of_row(row.id)
             },
+        }
+    }
+
+    /// Finding for an order that cannot be compared, because a row about it cannot be read.
+    pub(super) fn of_unreadable_order((tenant, order): OrderKey, error: &StoreError) -> Finding {
+        Finding {
+            kind: FindingKind::UnreadableRow,
+            tenant,
+            order: Some(order),
+            event_id: None,
+            event_type: None,
+            consumer: None,
+            key: None,
+            what: format!("order {order} cannot be compared: {error}"),
+            repair: None,
+            mismatch: None,
+            record: Record::default(),
         }
     }
 

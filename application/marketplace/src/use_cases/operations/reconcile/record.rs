@@ -6,13 +6,12 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
-use marketplace_domain::{
-    FindingKind, FindingState, InvoiceId, ObservedFinding, Order, OrderId, RecordedFinding,
-};
+use marketplace_domain::{FindingKind, FindingState, InvoiceId, ObservedFinding, OrderId, RecordedFinding};
 use tracing::warn;
 
-use super::coverage::Coverage;
+use super::coverage::{Coverage, OrderKey};
 use super::findings::Finding;
+use crate::consistency::ReadableOrders;
 use crate::ports::{FindingFilter, Work};
 use crate::use_cases::operations::Operations;
 
@@ -67,7 +66,7 @@ impl Operations {
         &self,
         tenant: Option<TenantId>,
         coverage: &mut Coverage,
-    ) -> Result<(Vec<Order>, BTreeSet<InvoiceId>), StoreError> {
+    ) -> Result<(Vec<OrderKey>, BTreeSet<InvoiceId>), StoreError> {
         let mut ids: BTreeMap<TenantId, BTreeSet<OrderId>> = BTreeMap::new();
         let mut invoices = BTreeSet::new();
         for state in [FindingState::Open, FindingState::Acknowledged] {
@@ -87,15 +86,21 @@ impl Operations {
                 }
             }
         }
-        let mut orders = Vec::new();
+        let mut found = BTreeSet::new();
         for (tenant, ids) in ids {
             let ids: Vec<OrderId> = ids.into_iter().collect();
             for ids in ids.chunks(BATCH) {
-                orders.extend(self.tx.view().await?.orders_by_id(Some(tenant), ids).await?);
+                let mut view = self.tx.view().await?;
+                let ReadableOrders { orders, unreadable } =
+                    ReadableOrders::read(view.as_mut(), tenant, ids).await?;
+                let others = orders.iter().filter(|order| !coverage.is_in_window(order));
+                found.extend(others.map(|order| (tenant, order.id)));
+                found.extend(unreadable.iter().map(|(id, _)| (tenant, *id)));
             }
         }
-        orders.retain(|order| !coverage.is_in_window(order));
-        coverage.orders = orders.iter().map(|order| (order.tenant, order.id)).collect();
+        // Unreadable orders of the window are findings already.
+        let orders: Vec<OrderKey> = found.difference(&coverage.unreadable).copied().collect();
+        coverage.orders = found;
         Ok((orders, invoices))
     }
 
