@@ -110,7 +110,7 @@ pub(crate) fn open(dialect: &dyn Dialect, most: u32) -> (String, Vec<Value>) {
     // The last condition is the predicate of the partial index, word for word.
     let sql = format!(
         "SELECT count(*) AS counted FROM (SELECT id FROM gateway_reports {index} WHERE state = 'OPEN' \
-         AND state <> 'DONE' LIMIT ?) AS open_reports"
+         AND state <> 'DONE' ORDER BY id LIMIT ?) AS open_reports"
     );
     (sql, values![most])
 }
