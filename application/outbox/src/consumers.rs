@@ -16,6 +16,7 @@ mod counted_attempt;
 mod dead_letters;
 mod event_processor;
 mod gate;
+mod gate_marks;
 mod group;
 mod identity;
 mod intake;

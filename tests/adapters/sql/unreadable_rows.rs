@@ -1,6 +1,7 @@
 //! Rows with values that cannot be read.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,28 @@ async fn as_many_unreadable_rows_as_a_search_returns_hide_none_of_the_others() {
         let ids: Vec<_> = found.rows.iter().map(|row| row.event_id.as_str()).collect();
         let expected: Vec<_> = (31..=50).map(|n| format!("e{n}")).take(limit as usize).collect();
         assert_eq!(ids, expected, "limit {limit}");
+    }
+}
+
+/// The order gate takes a short result for the end.
+#[tokio::test]
+async fn unreadable_rows_make_no_result_of_the_order_gate_shorter() {
+    let set = |n: i64| match n {
+        1..=8 => format!("aggregate_id = 1, aggregate_seq = {n}, metadata = '[]'"),
+        9..=12 => format!("aggregate_id = 1, aggregate_seq = {n}"),
+        _ => format!("aggregate_id = 2, aggregate_seq = {n}"),
+    };
+    let sets: Vec<_> = (1..=20).map(|n| (n, set(n))).collect();
+    let sets: Vec<_> = sets.iter().map(|(n, set)| (*n, set.as_str())).collect();
+    let fixture = with_unreadable(20, &sets).await;
+    let aggregates = [1, 2].map(|number| (event("any", number, 1).aggregate, 0));
+    for limit in [1, 3, 100] {
+        let mut view = fixture.store.view().await.unwrap();
+        let types = ["ORDER_CREATED"];
+        let found = view.outbox_view().unapplied_from("other", &types, 0, &aggregates, limit).await.unwrap();
+        let ids: Vec<_> = found.iter().map(|one| one.event.event_id.as_str()).collect();
+        let of = |events: RangeInclusive<i64>| events.take(limit as usize).map(|n| format!("e{n}"));
+        assert_eq!(ids, of(9..=12).chain(of(13..=20)).collect::<Vec<_>>(), "limit {limit}");
     }
 }
 

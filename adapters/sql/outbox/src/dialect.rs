@@ -201,6 +201,17 @@ pub trait Dialect: Send + Sync {
         format!("LEFT JOIN {table} {alias} {key} ON {on}", key = self.lock_index(key))
     }
 
+    /// The lowest `aggregate_seq` in the index idx_aggregate_order, as in its predicate: most aggregates have few events, whose
+    /// positions need no index.
+    fn positions_indexed_from(&self) -> i64 {
+        64
+    }
+
+    /// A `SELECT` with a limit as a part of a `UNION`.
+    fn nested(&self, select: &str) -> String {
+        format!("({select})")
+    }
+
     /// The statement of a lookup by a list of keys, with its parameters.
     fn look_up(&self, by: LookUp<'_>) -> (String, Vec<Value>) {
         let LookUp { columns, from, joined, column, keys, conditions, values, order, lock } = by;

@@ -54,6 +54,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible erasure reason",
             include_str!("../migrations/sqlite/0016_compatible_erasure_reason.sql"),
         ),
+        (17, "compatible order index", include_str!("../migrations/sqlite/0017_compatible_order_index.sql")),
     ],
     mysql: &[
         (1, "baseline", include_str!("../migrations/mysql/0001_baseline.sql")),
@@ -104,6 +105,7 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             "compatible erasure reason",
             include_str!("../migrations/mysql/0016_compatible_erasure_reason.sql"),
         ),
+        (17, "compatible order index", include_str!("../migrations/mysql/0017_compatible_order_index.sql")),
     ],
     postgres: &[
         (1, "baseline", include_str!("../migrations/postgres/0001_baseline.sql")),
@@ -157,6 +159,11 @@ pub(crate) static OUTBOX: Migrations = Migrations {
             16,
             "compatible erasure reason",
             include_str!("../migrations/postgres/0016_compatible_erasure_reason.sql"),
+        ),
+        (
+            17,
+            "compatible order index",
+            include_str!("../migrations/postgres/0017_compatible_order_index.sql"),
         ),
     ],
     schema: ExpectedSchema {

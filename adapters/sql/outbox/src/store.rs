@@ -10,6 +10,7 @@ mod history;
 mod jobs;
 mod leases;
 mod monitoring;
+mod order_gate;
 mod outbox;
 mod outbox_ahead;
 mod outbox_due;

@@ -11,6 +11,7 @@ use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 
 use super::counted_attempt::{CountedAttempt, ExternalEffect, attempts_after};
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
+use super::gate_marks::Sought;
 use super::outcome::SingleOutcome;
 use crate::error_kind::ErrorKind;
 use crate::event_line::event_line;
@@ -80,9 +81,7 @@ impl<'p> Attempts<'p> {
         let input = (self.processor.clone(), step.clone(), effect);
         let result = with_tx(&self.processor.tx, input, |unit, (processor, planned, effect), _| {
             Box::pin(async move {
-                let earlier = processor
-                    .unapplied(unit.outbox(), std::slice::from_ref(&planned.event.aggregate))
-                    .await?;
+                let earlier = processor.unapplied(unit.outbox(), &[Sought::again(&planned.event)]).await?;
                 let same = |u: &&Unapplied| u.event.event_id == planned.event.event_id;
                 let moved = earlier.iter().find(same).is_some_and(|now| now.record != planned.record);
                 let is_early =

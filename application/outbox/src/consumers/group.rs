@@ -11,7 +11,8 @@ use tracing::{Instrument, debug};
 use super::bound::HandlerUnit;
 use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
 use super::gate::{Verdict, plan};
-use super::identity::{ParsedDelivery, claimed_aggregate, matches_row};
+use super::gate_marks::Sought;
+use super::identity::{ParsedDelivery, claimed_aggregate, claimed_position, matches_row};
 use crate::event_line::EventFields;
 use crate::handler::Applied;
 use crate::history;
@@ -169,7 +170,7 @@ impl<'p> Groups<'p> {
         input: &GroupInput,
         started_at: DateTime<Utc>,
     ) -> Result<BTreeMap<EventId, Settled>, ProcessError> {
-        let unapplied = self.processor.unapplied(unit.outbox(), &input.aggregates).await?;
+        let unapplied = self.processor.unapplied(unit.outbox(), &input.sought).await?;
         let matching: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
             .filter_map(|u| {
@@ -305,20 +306,27 @@ struct GroupInput {
     envelopes: BTreeMap<EventId, Arc<Envelope>>,
     /// Number of deliveries per event id. Deliveries whose envelope differs from that in `envelopes` are not counted.
     deliveries: BTreeMap<EventId, usize>,
-    aggregates: Vec<AggregateRef>,
+    sought: Vec<Sought>,
 }
 
 impl GroupInput {
     fn of(group: &[(Delivery, Arc<Envelope>)]) -> GroupInput {
-        let aggregates: BTreeSet<AggregateRef> =
-            group.iter().map(|(delivery, envelope)| claimed_aggregate(envelope, &delivery.message)).collect();
+        let mut sought: BTreeMap<AggregateRef, Sought> = BTreeMap::new();
+        for (delivery, envelope) in group {
+            let aggregate = claimed_aggregate(envelope, &delivery.message);
+            let position = claimed_position(&delivery.message);
+            let of_aggregate =
+                sought.entry(aggregate).or_insert_with_key(|aggregate| Sought::first(aggregate, position));
+            of_aggregate.lowest = of_aggregate.lowest.min(position);
+            of_aggregate.events += 1;
+        }
         let envelopes: BTreeMap<EventId, Arc<Envelope>> =
             group.iter().map(|(_, envelope)| (envelope.event_id.clone(), Arc::clone(envelope))).collect();
         let mut deliveries = BTreeMap::new();
         for (_, envelope) in group.iter().filter(|(_, it)| envelopes.get(&it.event_id) == Some(it)) {
             *deliveries.entry(envelope.event_id.clone()).or_default() += 1;
         }
-        GroupInput { envelopes, deliveries, aggregates: aggregates.into_iter().collect() }
+        GroupInput { envelopes, deliveries, sought: sought.into_values().collect() }
     }
 
     /// Number of deliveries of the row's event, at least one.

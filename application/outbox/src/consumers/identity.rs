@@ -5,7 +5,7 @@ use std::sync::Arc;
 use handover_events::{AggregateRef, Envelope, Json, TenantId};
 
 use super::received_event::why_not_received;
-use crate::message::TENANT_ID;
+use crate::message::{AGGREGATE_SEQ, TENANT_ID};
 use crate::outbox::Outbox;
 use crate::ports::{
     ArchiveQueries, ArchivedEvent, Delivery, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow,
@@ -150,4 +150,9 @@ pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> Aggre
     let tenant =
         message.headers.get(TENANT_ID).and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
     AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id.clone() }
+}
+
+/// The position in its aggregate that a message claims; 0 without one.
+pub(super) fn claimed_position(message: &Message) -> i64 {
+    message.headers.get(AGGREGATE_SEQ).and_then(|text| text.parse().ok()).unwrap_or(0)
 }

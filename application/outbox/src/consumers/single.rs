@@ -12,6 +12,7 @@ use super::breaker::{Decision, Permit};
 use super::counted_attempt::{CountedAttempt, attempts_after};
 use super::event_processor::EventProcessor;
 use super::gate::{Verdict, plan};
+use super::gate_marks::Sought;
 use super::outcome::SingleOutcome;
 use crate::history;
 use crate::ports::{ConsumeRecord, OutboxRow, StoreError, Unapplied};
@@ -273,10 +274,7 @@ impl<'p> SingleEvents<'p> {
         let Some(target) = self.processor.target(view.outbox_view(), event).await? else {
             return Ok(Vec::new());
         };
-        let mut list = self
-            .processor
-            .unapplied(view.outbox_view(), std::slice::from_ref(&target.event.aggregate))
-            .await?;
+        let mut list = self.processor.unapplied(view.outbox_view(), &[Sought::again(&target.event)]).await?;
         match list.iter_mut().find(|u| u.event.event_id == *event) {
             Some(same) => *same = target,
             None => {

@@ -196,6 +196,18 @@ pub trait ConsumeQueries: Send {
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
 
+    /// Of each of these aggregates, the first `limit` of the [unapplied](ConsumeQueries::unapplied) events whose
+    /// `aggregate_seq` is not lower than the number beside the aggregate. No aggregate occurs twice. The cost MUST NOT depend
+    /// on the number of events with a lower `aggregate_seq`.
+    async fn unapplied_from(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[(AggregateRef, i64)],
+        limit: u32,
+    ) -> Result<Vec<Unapplied>, StoreError>;
+
     /// At most `limit` events of other types than `except` that may have no delivery left, oldest `consume_time` first:
     ///
     /// - `WAITING` and `FAILED` events whose record was last written at or before `idle_since` and has no retry time

@@ -19,6 +19,7 @@ mod lists;
 mod log;
 mod log_lines;
 mod low_water_mark;
+mod many_events;
 mod measured;
 mod operators;
 mod paired_groups;

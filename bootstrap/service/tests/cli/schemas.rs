@@ -80,7 +80,7 @@ fn database_without_tables_is_migrated_by_serve_and_migrate_only() {
             drop(world.serve(""));
         } else {
             assert!(world.run("migrate").done().starts_with(
-                "handover.db is at version 16 of the outbox schema and version 8 of the marketplace schema"
+                "handover.db is at version 17 of the outbox schema and version 8 of the marketplace schema"
             ));
         }
         assert_eq!(world.run("outbox list").done().lines().count(), 1, "the output must be only the header");

@@ -259,6 +259,7 @@ crate::rules! { store_rules: StoreRig;
         an_older_event_with_an_unsettled_record_is_unapplied,
         unapplied_events_are_ordered_by_aggregate_sequence_and_id,
         an_event_is_unapplied_whatever_its_status_in_the_outbox,
+        unapplied_events_from_a_position_are_limited_per_aggregate,
         unchanged_waiting_and_failed_records_are_stale,
         a_record_is_not_stale_before_its_next_attempt_is_due,
         a_processing_record_is_stale_after_its_lease_ended,

@@ -215,6 +215,15 @@ faults! { broken_by(Fault) {
     unapplied_excludes_older_events: UnappliedExcludesOlderEvents breaks [
         "an_older_event_with_an_unsettled_record_is_unapplied",
     ]
+    unapplied_ignores_limit: UnappliedIgnoresLimit breaks [
+        "unapplied_events_from_a_position_are_limited_per_aggregate",
+    ]
+    unapplied_begins_after_position: UnappliedBeginsAfterPosition breaks [
+        "unapplied_events_from_a_position_are_limited_per_aggregate",
+    ]
+    unapplied_limits_all_aggregates: UnappliedLimitsAllAggregates breaks [
+        "unapplied_events_from_a_position_are_limited_per_aggregate",
+    ]
     unapplied_excludes_registered_types: UnappliedExcludesRegisteredTypes breaks [
         "an_event_of_a_registered_type_is_unapplied",
     ]

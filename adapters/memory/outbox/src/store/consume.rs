@@ -154,6 +154,24 @@ fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>)
     }
 }
 
+/// The unapplied events of an aggregate, in order.
+fn unapplied_of(
+    statement: &Statement<'_>,
+    (consumer, types, after_id): (&str, &[&str], i64),
+    aggregate: &AggregateRef,
+) -> Vec<Unapplied> {
+    let mut unapplied = Vec::new();
+    let events = of_aggregate(statement, aggregate);
+    for event in events.filter(|event| has_to_settle(statement, consumer, types, event)) {
+        let row = find(statement, consumer, &event.event_id);
+        let is_new = event.id > after_id && !event.idle_consumers.contains(consumer);
+        if row.map_or(is_new, |row| !row.is.status.is_settled()) {
+            unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
+        }
+    }
+    unapplied
+}
+
 #[async_trait]
 impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     async fn consumption(
@@ -173,16 +191,30 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     ) -> Result<Vec<Unapplied>, StoreError> {
         self.read_outbox(|statement| {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
-            let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
-            let mut unapplied = Vec::new();
-            for event in events.filter(|event| has_to_settle(statement, consumer, types, event)) {
-                let row = find(statement, consumer, &event.event_id);
-                let is_new = event.id > after_id && !event.idle_consumers.contains(consumer);
-                if row.map_or(is_new, |row| !row.is.status.is_settled()) {
-                    unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
-                }
-            }
-            unapplied
+            let of = |aggregate| unapplied_of(statement, (consumer, types, after_id), aggregate);
+            in_order.into_iter().flat_map(of).collect()
+        })
+        .await
+    }
+
+    async fn unapplied_from(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[(AggregateRef, i64)],
+        limit: u32,
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        self.read_outbox(|statement| {
+            let in_order: BTreeMap<&AggregateRef, i64> =
+                aggregates.iter().map(|(aggregate, from)| (aggregate, *from)).collect();
+            let first = |(aggregate, from)| {
+                let mut unapplied = unapplied_of(statement, (consumer, types, after_id), aggregate);
+                unapplied.retain(|one| one.event.aggregate_seq >= from);
+                unapplied.truncate(limited(limit));
+                unapplied
+            };
+            in_order.into_iter().flat_map(first).collect()
         })
         .await
     }

@@ -264,6 +264,11 @@ impl Dialect for MysqlDialect {
         "is_claimed = 1"
     }
 
+    // MySQL has no partial indexes.
+    fn positions_indexed_from(&self) -> i64 {
+        i64::MIN
+    }
+
     fn or_replace(&self, _key: &str, columns: &[&str]) -> String {
         let sets: Vec<String> = columns.iter().map(|column| format!("{column} = VALUES({column})")).collect();
         format!("ON DUPLICATE KEY UPDATE {}", sets.join(", "))

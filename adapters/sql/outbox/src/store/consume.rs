@@ -10,9 +10,10 @@ use handover_outbox::ports::{
     ConsumerSubscription, Consumption, Numbered, OutboxRow, RegisteredType, StoreError, Unapplied,
 };
 
+use super::order_gate::{Gate, concerned, in_order, join_record, of_type, quoted, unapplied};
 use super::outbox_table::OutboxTable;
 use super::page::{NewestIds, Page};
-use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
+use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::row::{Fields, Row};
 use crate::session::Session;
 use crate::table::{Table, table};
@@ -159,84 +160,6 @@ pub(super) fn page(
     if is_open { page.and(OPEN, []) } else { page }.limit(most)
 }
 
-fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
-    let log = ConsumeLogTable::fields(row);
-    let record = match log.opt_text("log_status")? {
-        None => None,
-        Some(_) => Some(ConsumeRecord {
-            status: log.named("log_status")?,
-            attempts: log.count("attempts")?,
-            next_retry_time: log.opt_time("log_next_retry_time")?,
-            lease_until: log.opt_time("lease_until")?,
-            error_message: log.opt_string("error_message")?,
-            consume_time: log.time("consume_time")?,
-        }),
-    };
-    Ok(Unapplied { event: OutboxTable::read(row)?, record })
-}
-
-/// The events that the consumer has not settled, each with its record. All `ids` are of aggregates of one tenant and
-/// type.
-fn unapplied_of(
-    dialect: &dyn Dialect,
-    consumer: &str,
-    types: &[Value],
-    after_id: i64,
-    (tenant, kind, ids): (i64, &str, &[i64]),
-) -> (String, Vec<Value>) {
-    let mut values = values![kind, tenant];
-    values.extend(types.iter().cloned());
-    values.extend(values![consumer, after_id, quoted(consumer)]);
-    dialect.look_up(LookUp {
-        columns: &format!(
-            "{}, l.status AS log_status, l.attempts, l.next_retry_time AS log_next_retry_time, \
-             l.lease_until, l.error_message, l.consume_time",
-            OutboxTable::COLUMNS,
-        ),
-        from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
-        joined: (join_record(dialect), values![consumer]),
-        column: "o.aggregate_id",
-        keys: padded(ids).into_iter().map(Value::from).collect(),
-        conditions: format!(
-            "o.aggregate_type = ? AND o.tenant_id = ? AND {of_type} \
-             AND (l.status NOT IN ('SUCCESS', 'DEAD') OR (l.status IS NULL AND {id} > ? AND {concerned}))",
-            of_type = of_type(dialect, types.len()),
-            id = dialect.unindexed("o.id"),
-            concerned = concerned(dialect),
-        ),
-        values,
-        ..LookUp::default()
-    })
-}
-
-/// The condition that the event `o` has one of so many types, or a type that is registered for the consumer. Its values
-/// are the types and the consumer.
-fn of_type(dialect: &dyn Dialect, types: usize) -> String {
-    let event_type = dialect.unindexed("o.event_type");
-    let registered = "SELECT t.event_type FROM outbox_consumer_types t WHERE t.consumer = ?";
-    format!("({event_type} IN ({}) OR {event_type} IN ({registered}))", placeholders(types))
-}
-
-/// The condition that the event `o` concerns a consumer, whose [`quoted`] name is bound.
-fn concerned(dialect: &dyn Dialect) -> String {
-    format!("(o.idle_consumers IS NULL OR {} = 0)", dialect.position_in("o.idle_consumers"))
-}
-
-/// The name of a consumer as an element of the JSON array of idle consumers.
-fn quoted(consumer: &str) -> String {
-    serde_json::Value::from(consumer).to_string()
-}
-
-/// Joins the consumer's record of the event `o`.
-fn join_record(dialect: &dyn Dialect) -> String {
-    dialect.left_join_one(
-        "event_consume_log",
-        "l",
-        "uk_consumer_event",
-        "l.consumer = ? AND l.event_id = o.event_id",
-    )
-}
-
 fn type_values(types: &[&str]) -> Vec<Value> {
     padded(types).into_iter().map(Value::from).collect()
 }
@@ -264,6 +187,7 @@ impl ConsumeQueries for Session {
             return Ok(Vec::new());
         }
         let types = type_values(types);
+        let gate = Gate { dialect: self.dialect, consumer, types: &types, after_id };
         let mut ids: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
         for aggregate in aggregates {
             ids.entry((aggregate.tenant.get(), aggregate.kind.as_str()))
@@ -275,8 +199,7 @@ impl ConsumeQueries for Session {
             ids.sort_unstable();
             ids.dedup();
             for ids in ids.chunks(MAX_ROWS) {
-                let (sql, values) =
-                    unapplied_of(self.dialect, consumer, &types, after_id, (tenant, kind, ids));
+                let (sql, values) = gate.unapplied_of((tenant, kind, ids));
                 let rows = self.fetch(&sql, values).await?;
                 found.extend(self.readable(&rows, unapplied));
             }
@@ -284,10 +207,50 @@ impl ConsumeQueries for Session {
         // The number of an id may also be the hash of another aggregate's text key.
         let wanted: BTreeSet<&AggregateRef> = aggregates.iter().collect();
         found.retain(|one| wanted.contains(&one.event.aggregate));
-        found.sort_by(|a, b| {
-            let key = |one: &Unapplied| (one.event.aggregate_seq, one.event.id);
-            a.event.aggregate.cmp(&b.event.aggregate).then_with(|| key(a).cmp(&key(b)))
-        });
+        found.sort_by(in_order);
+        Ok(found)
+    }
+
+    async fn unapplied_from(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[(AggregateRef, i64)],
+        limit: u32,
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        if types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let types = type_values(types);
+        let gate = Gate { dialect: self.dialect, consumer, types: &types, after_id };
+        let mut found = Vec::new();
+        for aggregates in gate.chunks(aggregates) {
+            let mut limit_read = limit;
+            let mut read = loop {
+                let (sql, values) = gate.unapplied_from(&aggregates, limit_read);
+                let rows = self.fetch(&sql, values).await?;
+                let read = self.readable(&rows, unapplied);
+                // A caller takes a short result for the end, so unreadable rows do not count for the limit.
+                let unreadable = u32::try_from(rows.len() - read.len()).unwrap_or(u32::MAX);
+                let enough = limit.saturating_add(unreadable);
+                if enough <= limit_read {
+                    break read;
+                }
+                limit_read = enough;
+            };
+            if limit_read > limit {
+                read.sort_by(in_order);
+                let mut place = (None, 0);
+                read.retain(|one| {
+                    let is_same = place.0.as_ref() == Some(&one.event.aggregate);
+                    place = (Some(one.event.aggregate.clone()), if is_same { place.1 + 1 } else { 1 });
+                    place.1 <= limit
+                });
+            }
+            found.extend(read);
+        }
+        found.sort_by(in_order);
         Ok(found)
     }
 

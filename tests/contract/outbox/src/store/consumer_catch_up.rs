@@ -191,6 +191,31 @@ pub async fn unapplied_events_are_ordered_by_aggregate_sequence_and_id(rig: &dyn
     assert_eq!(seen, ["b9-0", "b9-1a", "b9-1b", "b9-3", "b10", "shelf", "foreign"]);
 }
 
+/// From a position on, the first unapplied events of each aggregate are returned, up to the limit. Positions below and above the
+/// number of events of most aggregates are found alike.
+pub async fn unapplied_events_from_a_position_are_limited_per_aggregate(rig: &dyn StoreRig) {
+    let other_tenant = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    let mut events: Vec<_> = (1..=3).chain(98..=103).map(|seq| event(&format!("b7-{seq}"), 7, seq)).collect();
+    events.extend([event("b7-99b", 7, 99), event("b8-1", 8, 1), event("b8-200", 8, 200)]);
+    events.push(NewEvent { aggregate: other_tenant.clone(), ..event("foreign-100", 7, 100) });
+    append(rig, &events).await;
+    let settled = events.iter().find(|event| event.event_id.as_str() == "b7-100").unwrap();
+    record(rig, &[in_status(ConsumeStatus::Success, consumption("inventory", settled))]).await;
+    let first = async |aggregates: &[(AggregateRef, i64)], limit| {
+        let mut view = view(rig).await;
+        let found = view.outbox_view().unapplied_from("inventory", &[BOOK_LENT], 0, aggregates, limit).await;
+        found.unwrap().into_iter().map(|found| found.event.event_id.into()).collect::<Vec<String>>()
+    };
+    assert_eq!(first(&[(aggregate(7), 99)], 3).await, ["b7-99", "b7-99b", "b7-101"]);
+    assert_eq!(first(&[(aggregate(7), i64::MIN)], 4).await, ["b7-1", "b7-2", "b7-3", "b7-98"]);
+    assert_eq!(first(&[(aggregate(7), 2)], 2).await, ["b7-2", "b7-3"]);
+    let several = [(other_tenant, 64), (aggregate(9), 0), (aggregate(8), 1), (aggregate(7), 102)];
+    assert_eq!(first(&several, 2).await, ["b7-102", "b7-103", "b8-1", "b8-200", "foreign-100"]);
+    let of_type =
+        view(rig).await.outbox_view().unapplied_from("inventory", &[BOOK_ADDED], 0, &several, 2).await;
+    assert_eq!(of_type.unwrap(), []);
+}
+
 /// An event can be unapplied whatever its status in the outbox.
 pub async fn an_event_is_unapplied_whatever_its_status_in_the_outbox(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("sent", 7, 2), event("failed", 7, 3)]).await;

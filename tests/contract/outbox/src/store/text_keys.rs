@@ -83,12 +83,14 @@ pub async fn every_id_selects_the_rows_of_its_own_aggregate(rig: &dyn StoreRig) 
         let page = rows.consumed_page(&page, None, 10).await.unwrap();
         assert_eq!(page.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [as_consumed(written)]);
         let types = [event.event_type.as_str()];
-        let unapplied = rows.unapplied("other", &types, 0, of).await.unwrap();
-        assert_eq!(
-            unapplied.into_iter().map(|one| one.event).collect::<Vec<_>>(),
-            std::slice::from_ref(&stored),
-            "{id:?}"
-        );
+        let from = (event.aggregate.clone(), event.aggregate_seq.unwrap());
+        for unapplied in [
+            rows.unapplied("other", &types, 0, of).await.unwrap(),
+            rows.unapplied_from("other", &types, 0, &[from], 1).await.unwrap(),
+        ] {
+            let found: Vec<_> = unapplied.into_iter().map(|one| one.event).collect();
+            assert_eq!(found, std::slice::from_ref(&stored), "{id:?}");
+        }
         let filter = OutboxFilter { aggregate_id: Some(id.clone()), ..OutboxFilter::default() };
         assert_eq!(
             rows.outbox_page(&filter, None, 10).await.unwrap(),

@@ -24,6 +24,28 @@ pub(super) const CASES: &[Case] = &[
             0,
             &[aggregate(ACTIVE), aggregate(7), aggregate(8), aggregate(9)]
         )),
+    view!(
+        "unapplied rows from a position",
+        ["idx_aggregate_order", "uk_consumer_event", REGISTERED_TYPES],
+        |view| view.outbox_view().unapplied_from(
+            CONSUMER,
+            &[BOOK_LENT, BOOK_RETURNED],
+            0,
+            &[(aggregate(ACTIVE), 64)],
+            100
+        )
+    ),
+    view!(
+        "unapplied rows of several aggregates",
+        ["idx_aggregate_order", "uk_consumer_event", REGISTERED_TYPES],
+        |view| view.outbox_view().unapplied_from(
+            CONSUMER,
+            &[BOOK_LENT, BOOK_RETURNED],
+            0,
+            &[(aggregate(ACTIVE), 64), (aggregate(7), 100), (aggregate(8), 64), (aggregate(9), 900)],
+            100
+        )
+    ),
     view!("a consume-log record", ["uk_consumer_event"], |view| view
         .outbox_view()
         .consumption(CONSUMER, &event_id("sent-7"))),

@@ -78,6 +78,20 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
         Ok(unapplied)
     }
 
+    async fn unapplied_from(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[(AggregateRef, i64)],
+        limit: u32,
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        let view = self.inner.outbox_view();
+        let unapplied = view.unapplied_from(consumer, types, after_id, aggregates, limit).await?;
+        self.writes.read_unapplied(consumer, &unapplied);
+        Ok(unapplied)
+    }
+
     async fn stale_consumptions(
         &mut self,
         consumer: &str,

@@ -32,6 +32,27 @@ impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
         Ok(found)
     }
 
+    async fn unapplied_from(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[(AggregateRef, i64)],
+        limit: u32,
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        let limit = if self.has(Fault::UnappliedIgnoresLimit) { u32::MAX } else { limit };
+        let later = i64::from(self.has(Fault::UnappliedBeginsAfterPosition));
+        let aggregates: Vec<_> = aggregates
+            .iter()
+            .map(|(aggregate, from)| (aggregate.clone(), from.saturating_add(later)))
+            .collect();
+        let of_all = if self.has(Fault::UnappliedLimitsAllAggregates) { limit } else { u32::MAX };
+        let view = self.inner().outbox_view();
+        let mut found = view.unapplied_from(consumer, types, after_id, &aggregates, limit).await?;
+        found.truncate(of_all as usize);
+        Ok(found)
+    }
+
     async fn unconsumed_events(
         &mut self,
         consumer: &str,

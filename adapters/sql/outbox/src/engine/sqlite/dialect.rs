@@ -71,6 +71,11 @@ impl Dialect for SqliteDialect {
         "o.status IN ('NEW', 'RETRY')"
     }
 
+    // SQLite has no parentheses around a SELECT of a UNION.
+    fn nested(&self, select: &str) -> String {
+        format!("SELECT * FROM ({select})")
+    }
+
     fn or_replace(&self, key: &str, columns: &[&str]) -> String {
         let sets: Vec<String> =
             columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();

@@ -119,6 +119,8 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
     session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
     session.release(&aggregates[0], &unordered(), now).await.unwrap();
     session.unapplied("c", &["BOOK_LENT"], 0, &aggregates).await.unwrap();
+    let from: Vec<_> = aggregates.iter().cloned().zip([0, 64, 900]).collect();
+    session.unapplied_from("c", &["BOOK_LENT"], 0, &from, 100).await.unwrap();
     session.consumption("c", &event).await.unwrap();
     session.stale_consumptions("c", &["A"], now, now, 100).await.unwrap();
     session.unconsumed_events("c", &["BOOK_LENT"], 0, now, now, 100).await.unwrap();

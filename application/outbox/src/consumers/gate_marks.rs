@@ -1,0 +1,100 @@
+//! Where the order gate begins to search an aggregate with many events.
+//!
+//! A search from the first event reads all events of the aggregate, settled ones too. Therefore the next search begins at the
+//! lowest unsettled position that the last one found.
+//!
+//! **Invariant:** the mark is a hint. An event below it that becomes unsettled later, such as a redriven one, is found by
+//! the next full search: at its own delivery, and otherwise in a while.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use handover_events::AggregateRef;
+use tokio::time::Instant;
+
+use crate::ports::OutboxRow;
+
+/// An aggregate is searched separately from the others after this number of deliveries.
+const MANY: u32 = 64;
+
+/// Number of aggregates of which the marks are kept, at least; at most twice as many.
+const KEPT: usize = 4_096;
+
+/// Shortest time between full searches of an aggregate.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Full searches take at most this share of the time.
+const SHARE: u32 = 20;
+
+/// Deliveries of one aggregate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sought {
+    pub(super) aggregate: AggregateRef,
+    /// The lowest position among the delivered events.
+    pub(super) lowest: i64,
+    /// Number of deliveries.
+    pub(super) events: u32,
+}
+
+impl Sought {
+    /// An aggregate without deliveries, of which an event at this position is delivered.
+    pub(super) fn first(aggregate: &AggregateRef, position: i64) -> Sought {
+        Sought { aggregate: aggregate.clone(), lowest: position, events: 0 }
+    }
+
+    /// The aggregate of an event whose delivery is counted already.
+    pub(super) fn again(event: &OutboxRow) -> Sought {
+        Sought::first(&event.aggregate, event.aggregate_seq)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    deliveries: u32,
+    /// Every ordered event with a lower position was settled.
+    from: i64,
+    next_full: Instant,
+}
+
+/// The marks of one consumer.
+#[derive(Debug, Default)]
+pub(super) struct GateMarks {
+    recent: HashMap<AggregateRef, Mark>,
+    older: HashMap<AggregateRef, Mark>,
+}
+
+impl GateMarks {
+    /// The lowest position to search, and whether the aggregate has many deliveries.
+    pub(super) fn begin(&mut self, sought: &Sought) -> (i64, bool) {
+        let now = Instant::now();
+        let known = self.recent.get(&sought.aggregate).or_else(|| self.older.get(&sought.aggregate)).copied();
+        let mut mark = known.unwrap_or(Mark { deliveries: 0, from: i64::MIN, next_full: now });
+        mark.deliveries = mark.deliveries.saturating_add(sought.events);
+        if sought.lowest < mark.from || mark.next_full <= now {
+            mark.from = i64::MIN;
+        }
+        self.keep(&sought.aggregate, mark);
+        (mark.from, mark.deliveries >= MANY)
+    }
+
+    /// Moves the mark to the lowest unsettled position that a search found. The search began at `from` and took `elapsed`.
+    pub(super) fn found(&mut self, aggregate: &AggregateRef, from: i64, lowest: i64, elapsed: Duration) {
+        // A concurrent search may have moved the mark below the positions that this one has read.
+        let Some(mark) = self.recent.get_mut(aggregate).filter(|mark| mark.from >= from) else { return };
+        mark.from = lowest;
+        if from == i64::MIN {
+            mark.next_full = Instant::now() + INTERVAL.max(elapsed * SHARE);
+        }
+    }
+
+    fn keep(&mut self, aggregate: &AggregateRef, mark: Mark) {
+        if let Some(kept) = self.recent.get_mut(aggregate) {
+            *kept = mark;
+            return;
+        }
+        if self.recent.len() >= KEPT {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(aggregate.clone(), mark);
+    }
+}
