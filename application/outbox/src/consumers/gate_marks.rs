@@ -17,6 +17,10 @@ use crate::ports::OutboxRow;
 /// An aggregate is searched separately from the others after this number of deliveries.
 const MANY: u32 = 64;
 
+/// Number of positions below the mark that are searched, too: the sequence of an application may deviate a little from the order
+/// of the commits.
+const OVERLAP: i64 = 64;
+
 /// Number of aggregates of which the marks are kept, at least; at most twice as many.
 const KEPT: usize = 4_096;
 
@@ -64,7 +68,7 @@ pub(super) struct GateMarks {
 }
 
 impl GateMarks {
-    /// The lowest position to search, and whether the aggregate has many deliveries.
+    /// The lowest position to search, and whether the aggregate has many deliveries. One with few is searched from its first event.
     pub(super) fn begin(&mut self, sought: &Sought) -> (i64, bool) {
         let now = Instant::now();
         let known = self.recent.get(&sought.aggregate).or_else(|| self.older.get(&sought.aggregate)).copied();
@@ -74,13 +78,15 @@ impl GateMarks {
             mark.from = i64::MIN;
         }
         self.keep(&sought.aggregate, mark);
-        (mark.from, mark.deliveries >= MANY)
+        let has_many = mark.deliveries >= MANY;
+        (if has_many { mark.from.saturating_sub(OVERLAP) } else { i64::MIN }, has_many)
     }
 
     /// Moves the mark to the lowest unsettled position that a search found. The search began at `from` and took `elapsed`.
     pub(super) fn found(&mut self, aggregate: &AggregateRef, from: i64, lowest: i64, elapsed: Duration) {
         // A concurrent search may have moved the mark below the positions that this one has read.
-        let Some(mark) = self.recent.get_mut(aggregate).filter(|mark| mark.from >= from) else { return };
+        let has_read_from = |mark: &&mut Mark| mark.from.saturating_sub(OVERLAP) >= from;
+        let Some(mark) = self.recent.get_mut(aggregate).filter(has_read_from) else { return };
         mark.from = lowest;
         if from == i64::MIN {
             mark.next_full = Instant::now() + INTERVAL.max(elapsed * SHARE);
