@@ -1,8 +1,8 @@
 //! Where a search of the lowest ids begins.
 //!
 //! While a transaction stays open in the database, PostgreSQL and InnoDB keep the dead versions of all rows that are settled
-//! meanwhile, and a search from the lowest id reads all of them. Then searches begin at a mark, and a full search runs concurrently,
-//! slice by slice, so that they need not wait for it.
+//! meanwhile, and a search from the lowest id reads all of them, or fails at the time limit for statements. Then searches begin at
+//! a mark, and a full search runs concurrently, slice by slice, so that they need not wait for it.
 //!
 //! **Invariant:** the mark is a hint. A row below it, such as one whose transaction committed after those of greater ids, is
 //! found by the next full search.
@@ -53,13 +53,13 @@ pub struct LowWaterMark {
     resets: u64,
     interval: Duration,
     slow: Duration,
-    /// Whether the last full search was slow.
+    /// Whether the last full search was slow or failed.
     is_slow: bool,
 }
 
 impl LowWaterMark {
-    /// Every search is a full one, unless the last full search took longer than `slow`. Then there is a pause of `interval` between
-    /// full searches. They take a tenth of the time, because a pause follows each slice.
+    /// Every search is a full one, unless the last full search took longer than `slow` or [has failed](LowWaterMark::failed).
+    /// Then there is a pause of `interval` between full searches. They take a tenth of the time, because a pause follows each slice.
     pub fn new(interval: Duration, slow: Duration) -> LowWaterMark {
         let now = Instant::now();
         LowWaterMark {
@@ -114,8 +114,22 @@ impl LowWaterMark {
             self.needed_at = None;
         }
         if let Some(lowest) = lowest {
+            self.mark = self.mark.min(lowest);
             self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
         }
+    }
+
+    /// Records that a search failed after a long time. A full search then reads everything slice by slice, and the next searches
+    /// begin at the mark or, if this one began there, behind `newest`, the greatest id.
+    pub fn failed(&mut self, from: SearchFrom, newest: i64) {
+        if from.late.is_none() {
+            if from.id == self.mark {
+                self.mark = newest.saturating_add(1);
+                self.lowest = None;
+            }
+            self.is_slow = true;
+        }
+        self.full_within(Duration::ZERO);
     }
 
     /// Begins a full search, concurrent with the others, if it is time for it.
@@ -166,9 +180,10 @@ impl LowWaterMark {
         self.needed_at = Some(self.needed_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Forgets the mark, because other rows are searched from now on.
+    /// Has everything searched, because other rows are searched from now on. If this search fails, the next ones begin at the mark.
     pub fn reset(&mut self) {
-        *self = LowWaterMark { resets: self.resets + 1, ..LowWaterMark::new(self.interval, self.slow) };
+        let Self { mark, resets, interval, slow, .. } = *self;
+        *self = LowWaterMark { mark, resets: resets + 1, ..LowWaterMark::new(interval, slow) };
     }
 }
 

@@ -29,7 +29,7 @@ use tracing::{info, warn};
 
 use crate::low_water_mark::LowWaterMark;
 use crate::outbox::Outbox;
-use crate::ports::{Due, OutboxRow, RelayId, StoreError};
+use crate::ports::{Due, OutboxRow, OwnedPartition, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::transaction::with_tx;
 use crate::wakeup::WakeupNotifier;
@@ -157,6 +157,7 @@ impl Relay {
         self.publish_ahead(owned, now).await?;
         let Some(room) = self.wait_for_room().await? else { return Ok(Step::Worked) };
         let owned = self.ownership.leases().valid();
+        let owned_partitions = self.ownership.leases().partitions();
         let limit = self.limit(room);
         self.search_fully(owned);
         let (from, Due { rows: mut due, next }) = self.due(owned, now, limit).await?;
@@ -173,7 +174,7 @@ impl Relay {
         let rest = if due.len() < found { Rest::Some } else { rest };
         match rest {
             Rest::None => {
-                self.start(due, rest);
+                self.start(owned_partitions, due, rest);
                 self.end_backlog(next).await
             }
             // Each of these rows waits for a row in flight.
@@ -182,7 +183,7 @@ impl Relay {
                 Ok(Step::Worked)
             }
             Rest::Unknown | Rest::Some => {
-                self.start(due, rest);
+                self.start(owned_partitions, due, rest);
                 Ok(Step::Worked)
             }
         }
@@ -218,15 +219,17 @@ impl Relay {
                 ended = self.in_flight.ended() => if let Some(ended) = ended {
                     self.record(ended?)?;
                 },
-                () = self.outbox.sleep(self.ownership.until_tick()) => {
-                    if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
-                        warn!(code = "relay.not-renewed", %error, "[OutboxRelay] cannot renew leases; retrying");
-                        self.outbox.sleep(RENEWAL_PAUSE).await;
-                    }
-                }
+                () = self.outbox.sleep(self.ownership.until_tick()) => self.renew_leases().await,
             }
         }
         Ok(())
+    }
+
+    async fn renew_leases(&mut self) {
+        if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
+            warn!(code = "relay.not-renewed", %error, "[OutboxRelay] cannot renew leases; retrying");
+            self.outbox.sleep(RENEWAL_PAUSE).await;
+        }
     }
 
     /// Waits for all windows in flight.
@@ -236,20 +239,20 @@ impl Relay {
         }
     }
 
-    /// Starts to publish a window of these rows, unless there are none.
-    fn start(&mut self, rows: Vec<OutboxRow>, rest: Rest) {
+    /// Starts to publish a window of these rows, unless there are none. `owned_partitions` are those of the time when the rows
+    /// were read.
+    fn start(&mut self, owned_partitions: Vec<OwnedPartition>, rows: Vec<OutboxRow>, rest: Rest) {
         if rows.is_empty() {
             return;
         }
         if self.settings.max_queued > 0 {
             self.recent.add(&rows, &self.outbox.registry);
         }
-        let leases = self.ownership.leases().clone();
         let window = Window {
             outbox: self.outbox.clone(),
             settings: Arc::clone(&self.settings),
-            owned_partitions: leases.partitions(),
-            leases,
+            owned_partitions,
+            leases: self.ownership.leases().clone(),
             publishes: self.publishes.clone(),
         };
         self.in_flight.start(window, self.ownership.id().clone(), rows, rest);

@@ -36,8 +36,8 @@ pub struct RelaySettings {
     pub confirm_timeout: Duration,
     /// Longest pause between two probes of an unreachable broker or database.
     pub probe_cap: Duration,
-    /// If a search for due rows takes longer, later ones begin at the lowest id that was due recently, and concurrent
-    /// ones, with `scan_interval` between them, read everything.
+    /// If a search for due rows takes longer, or fails after a longer time, later ones begin at the lowest id that was due
+    /// recently, and concurrent ones, with `scan_interval` between them, read everything.
     pub slow_search: Duration,
 }
 

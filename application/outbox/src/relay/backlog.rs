@@ -58,10 +58,11 @@ impl Relay {
         let due = self.due_query(owned, now);
         let Some(look_ahead) = &mut self.look_ahead else { return Ok(0) };
         let Some(query) = look_ahead.query(part, due) else { return Ok(0) };
+        let owned_partitions = self.ownership.leases().partitions();
         let ahead = self.outbox.view().await?.outbox_view().outbox_ahead(&query).await?;
         look_ahead.found(part, &query, &ahead);
         let found = ahead.rows.len();
-        self.start(ahead.rows, Rest::Some);
+        self.start(owned_partitions, ahead.rows, Rest::Some);
         self.wait_for_turn().await?;
         Ok(found)
     }

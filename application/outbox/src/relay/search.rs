@@ -1,6 +1,7 @@
 //! The searches of the relay for rows that are due.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::Relay;
+use super::{RENEWAL_PAUSE, Relay};
 use crate::low_water_mark::{LowWaterMark, SearchFrom};
 use crate::outbox::Outbox;
-use crate::ports::{Due, DueQuery, StoreError};
+use crate::ports::{Due, DueQuery, OutboxFilter, StoreError};
 
 impl Relay {
     pub(super) fn due_query(&self, owned: PartitionSet, now: DateTime<Utc>) -> DueQuery {
@@ -27,7 +28,7 @@ impl Relay {
         }
     }
 
-    /// The rows that are due, and where their search began.
+    /// The rows that are due, and where their search began. The leases are renewed meanwhile.
     pub(super) async fn due(
         &mut self,
         owned: PartitionSet,
@@ -35,21 +36,43 @@ impl Relay {
         limit: u32,
     ) -> Result<(SearchFrom, Due), StoreError> {
         let mut view = self.outbox.view().await?;
-        if owned != self.searched {
-            self.searched = owned;
+        if owned.iter().any(|partition| !self.searched.contains(partition)) {
             lock(&self.low_water).reset();
             self.look_ahead = None;
         }
+        self.searched = owned;
         let from = lock(&self.low_water).begin();
         let limit = from.late.map_or(limit, |late| late.min(limit));
         let query = DueQuery { from_id: from.id, limit, ..self.due_query(owned, now) };
         self.is_complete = true;
         let begun = Instant::now();
-        let due = view.outbox_view().outbox_due(&query).await?;
+        let due = self.renewing_leases(view.outbox_view().outbox_due(&query)).await;
+        let took = begun.elapsed();
+        drop(view);
+        if due.is_err() && took >= self.settings.slow_search {
+            let newest = newest_id(&self.outbox).await?;
+            lock(&self.low_water).failed(from, newest);
+        }
+        let due = due?;
         let in_flight = query.in_flight.into_iter().filter(|id| *id >= from.id);
         let pending = due.rows.iter().map(|row| row.id).chain(in_flight);
-        lock(&self.low_water).found(from, pending.min(), begun.elapsed());
+        lock(&self.low_water).found(from, pending.min(), took);
         Ok((from, due))
+    }
+
+    /// Runs a search. While it takes long, the leases are renewed: another relay would take the partitions, and begin the same
+    /// search.
+    async fn renewing_leases<T>(&mut self, search: impl Future<Output = T>) -> T {
+        let mut search = pin!(search);
+        loop {
+            // The wait for a renewal must not count as time of a fast search.
+            let until_tick = self.ownership.until_tick().max(RENEWAL_PAUSE);
+            tokio::select! {
+                biased;
+                found = &mut search => return found,
+                () = self.outbox.sleep(until_tick) => self.renew_leases().await,
+            }
+        }
     }
 
     /// Where a search that may miss late rows begins.
@@ -91,6 +114,12 @@ impl Relay {
 
 fn lock(mark: &Mutex<LowWaterMark>) -> MutexGuard<'_, LowWaterMark> {
     mark.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The greatest id of the outbox; 0 if it is empty.
+async fn newest_id(outbox: &Outbox) -> Result<i64, StoreError> {
+    let newest = outbox.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
+    Ok(newest.first().map_or(0, |row| row.id))
 }
 
 async fn due_ids(

@@ -97,6 +97,28 @@ async fn mark_follows_the_rows_that_are_found_a_second_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_search_from_the_mark_failed_the_next_one_begins_behind_the_newest_row() {
+    let mut mark = LowWaterMark::new(INTERVAL, SLOW);
+    mark.failed(EVERYTHING, 9);
+    assert_eq!(mark.begin(), at(10));
+    assert!(mark.full_search().is_some(), "the rows below are searched at once");
+    mark.failed(at(10), 20);
+    assert_eq!(mark.begin(), at(21));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_search_of_everything_the_next_one_begins_at_the_mark_or_below() {
+    let mut mark = slow_mark(7).await;
+    mark.reset();
+    assert_eq!(mark.begin(), EVERYTHING);
+    mark.failed(EVERYTHING, 20);
+    assert_eq!(mark.begin(), at(7));
+    mark.reset();
+    mark.found(EVERYTHING, Some(3), SLOW);
+    assert_eq!(mark.begin(), at(3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn rows_below_the_mark_are_found_by_a_concurrent_full_search() {
     let mut mark = slow_mark(5_000).await;
     assert!(mark.full_search().is_none(), "there was one just now");

@@ -7,6 +7,7 @@ mod archived;
 mod archiving;
 mod attempts;
 mod audit_retention;
+mod dead_rows;
 mod erasing;
 mod event_flows;
 mod external;
