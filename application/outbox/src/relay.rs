@@ -39,7 +39,7 @@ use look_ahead::LookAhead;
 use ownership::{Ownership, Surplus};
 use recent::Recent;
 use rest::Rest;
-use window::{Publishes, Window};
+use window::{Publishes, Window, batch_after};
 
 pub use crate::message::envelope_of;
 
@@ -80,6 +80,8 @@ pub struct Relay {
     admission: Admission,
     /// Whether the broker accepted no messages at the last check.
     blocked: bool,
+    /// Maximum number of rows of the next window.
+    batch: u32,
 }
 
 impl Relay {
@@ -88,6 +90,7 @@ impl Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         let next_late_retry_search = Instant::now();
         let admission = Admission::new(settings.max_queued);
+        let batch = settings.batch.get();
         let low_water = Arc::new(Mutex::new(LowWaterMark::new(settings.scan_interval, settings.slow_search)));
         Relay {
             outbox,
@@ -105,6 +108,7 @@ impl Relay {
             recent: Recent::new(),
             admission,
             blocked: false,
+            batch,
         }
     }
 
@@ -245,6 +249,7 @@ impl Relay {
         if rows.is_empty() {
             return;
         }
+        self.batch = batch_after(&rows, self.batch).min(self.settings.batch.get());
         if self.settings.max_queued > 0 {
             self.recent.add(&rows, &self.outbox.registry);
         }

@@ -18,7 +18,7 @@ pub enum OnOutage {
 /// Settings of the relay.
 #[derive(Debug, Clone)]
 pub struct RelaySettings {
-    /// Maximum number of rows per window (`outbox.batch`).
+    /// Maximum number of rows per window (`outbox.batch`). Fewer are read while payloads are long.
     pub batch: NonZeroU32,
     /// Longest time between two polls (`outbox.scan-interval`).
     pub scan_interval: Duration,

@@ -72,10 +72,7 @@ impl Relay {
         match Rest::after(window.len(), limit) {
             Rest::None => self.look_ahead = None,
             // A smaller window does not show the groups.
-            Rest::Some
-                if limit == self.settings.batch.get()
-                    && self.look_ahead.as_ref().is_none_or(LookAhead::is_over) =>
-            {
+            Rest::Some if limit == self.batch && self.look_ahead.as_ref().is_none_or(LookAhead::is_over) => {
                 let before = self.look_ahead.take();
                 let events: Vec<Origin> =
                     window.iter().map(|row| Origin::of(row, &self.outbox.registry)).collect();
@@ -171,12 +168,11 @@ impl Relay {
     /// Number of rows of the next window. A window that shows the groups of a backlog is read whole. In a very small one, all
     /// rows may be unreadable, or wait for rows in flight.
     pub(super) fn limit(&self, room: u64) -> u32 {
-        let batch = self.settings.batch.get();
         match &self.look_ahead {
             Some(look_ahead) if !look_ahead.is_over() => {
-                u32::try_from(room).map_or(batch, |room| room.max(LEAST_WINDOW).min(batch))
+                u32::try_from(room).map_or(self.batch, |room| room.max(LEAST_WINDOW).min(self.batch))
             }
-            Some(_) | None => batch,
+            Some(_) | None => self.batch,
         }
     }
 }

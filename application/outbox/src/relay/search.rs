@@ -22,7 +22,7 @@ impl Relay {
             now,
             on_failed: self.outbox.on_failed,
             unordered: self.outbox.registry.unordered().clone(),
-            limit: self.settings.batch.get(),
+            limit: self.batch,
             from_id: 0,
             in_flight: self.in_flight.ids(),
         }

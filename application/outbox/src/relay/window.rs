@@ -35,6 +35,9 @@ const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 /// them would be published again and again.
 const MAX_PART_BYTES: usize = 1024 * 1024;
 
+/// Length of the payloads that a window should not exceed: up to three windows are in memory at a time.
+const MAX_WINDOW_BYTES: usize = 8 * 1024 * 1024;
+
 /// Results of publishing a window.
 #[derive(Default)]
 pub(super) struct Results {
@@ -393,6 +396,14 @@ fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r O
         }
     }
     rounds
+}
+
+/// Maximum number of rows of the window after one of these rows, whose maximum was `batch`: as many as have payloads of
+/// [`MAX_WINDOW_BYTES`] if those are as long, but at most twice as many as before.
+pub(super) fn batch_after(rows: &[OutboxRow], batch: u32) -> u32 {
+    let bytes: usize = rows.iter().map(|row| row.payload.len()).sum();
+    let fitting = MAX_WINDOW_BYTES.saturating_mul(rows.len()) / bytes.max(1);
+    u32::try_from(fitting).unwrap_or(u32::MAX).clamp(1, batch.saturating_mul(2))
 }
 
 /// Divides rows into parts of at most [`MAX_PART_BYTES`], with at least one row each.

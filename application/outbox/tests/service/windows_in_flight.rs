@@ -189,6 +189,25 @@ async fn window_of_long_payloads_is_published_in_parts() {
     eventually(async || pipeline.is_sent(&["1-1", "2-1"]).await).await;
 }
 
+/// Each window is in memory as a whole.
+#[tokio::test(start_paused = true)]
+async fn window_after_one_of_very_long_payloads_has_fewer_rows() {
+    let pipeline = Pipeline::publishing(&[]).await;
+    let long = format!(r#"{{"reader":3,"note":"{}"}}"#, "x".repeat(5_000_000));
+    let event = |book: i64| {
+        let payload = if book <= 2 { &long } else { r#"{"reader":3}"# };
+        pipeline.library.event(&format!("{book}-1"), "BOOK_LENT", book, 1, payload)
+    };
+    pipeline.library.commit((1..=6).map(event).collect()).await;
+    pipeline.assert_windows(&[&["1-1"], &["3-1"]]).await;
+    pipeline.broker.answer(1, Answer::Confirm);
+    pipeline.assert_windows(&[&["1-1"], &["3-1"], &["4-1", "5-1"]]).await;
+    for window in 0..=4 {
+        pipeline.broker.answer(window, Answer::Confirm);
+    }
+    eventually(async || pipeline.is_sent(&["1-1", "2-1", "3-1", "4-1", "5-1", "6-1"]).await).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn next_window_is_published_while_the_settlement_of_the_previous_one_is_held() {
     let pipeline = Pipeline::publishing(&[]).await;
