@@ -115,7 +115,8 @@ impl EventSpec {
     /// Declares a payload field, by name at any depth, whose value is one of `values` or null. Rows that were stored
     /// before the set was closed can contain another value, such as personal data: it is replaced by `mask` in every
     /// message, dead letter and view of the event, also for operators with access to personal data. The stored row does
-    /// not change.
+    /// not change. During a rolling deployment a later version may have another set: a consumer does not compare the value in
+    /// the message with that in the row.
     pub fn closed(mut self, field: impl Into<String>, values: &[&str], mask: impl Into<String>) -> EventSpec {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
         self.closed.push(ClosedField { name: field.into(), values, mask: mask.into() });
@@ -236,12 +237,24 @@ impl EventRegistry {
     /// Replaces values outside the set of a closed field. `event_type` is the type of the event; for an unregistered or
     /// unknown type, the closed fields of all types are replaced. Returns whether the JSON has changed.
     pub(crate) fn close_fields(&self, event_type: Option<&str>, json: &mut Json) -> bool {
+        replace_values(json, &self.closed_fields(event_type), is_in_set)
+    }
+
+    /// Whether two payloads of an event are equal except for the values of closed fields.
+    pub(crate) fn are_equal_except_closed(&self, event_type: &str, one: &Json, other: &Json) -> bool {
+        let closed = self.closed_fields(Some(event_type));
+        let masked = |payload: &Json| {
+            let mut payload = payload.clone();
+            replace_values(&mut payload, &closed, |_, _| false);
+            payload
+        };
+        !closed.is_empty() && masked(one) == masked(other)
+    }
+
+    fn closed_fields(&self, event_type: Option<&str>) -> Vec<&ClosedField> {
         match event_type.and_then(|name| self.specs.get(name)) {
-            Some(spec) => close_fields(json, &spec.closed.iter().collect::<Vec<_>>()),
-            None => {
-                let all: Vec<&ClosedField> = self.specs.values().flat_map(|spec| &spec.closed).collect();
-                close_fields(json, &all)
-            }
+            Some(spec) => spec.closed.iter().collect(),
+            None => self.specs.values().flat_map(|spec| &spec.closed).collect(),
         }
     }
 
@@ -292,8 +305,12 @@ impl EventRegistry {
     }
 }
 
-/// Replaces values outside the sets of these fields; returns whether there was one.
-fn close_fields(json: &mut Json, closed: &[&ClosedField]) -> bool {
+/// Replaces the values of these fields that are not kept; returns whether there was one.
+fn replace_values(
+    json: &mut Json,
+    closed: &[&ClosedField],
+    is_kept: fn(&ClosedField, &Json) -> bool,
+) -> bool {
     if closed.is_empty() {
         return false;
     }
@@ -303,18 +320,18 @@ fn close_fields(json: &mut Json, closed: &[&ClosedField]) -> bool {
             for (name, value) in fields {
                 let field = closed.iter().find(|field| field.name == *name);
                 match field {
-                    Some(field) if !is_in_set(field, value) => {
+                    Some(field) if !is_kept(field, value) => {
                         *value = field.mask.as_str().into();
                         changed = true;
                     }
                     Some(_) => {}
-                    None => changed |= close_fields(value, closed),
+                    None => changed |= replace_values(value, closed, is_kept),
                 }
             }
         }
         Json::Array(items) => {
             for item in items {
-                changed |= close_fields(item, closed);
+                changed |= replace_values(item, closed, is_kept);
             }
         }
         Json::String(_) | Json::Number(_) | Json::Bool(_) | Json::Null => {}

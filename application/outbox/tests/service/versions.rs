@@ -134,6 +134,27 @@ async fn event_type_unknown_to_relay_is_published_with_key_of_its_row() {
     }
 }
 
+/// The relay replaces a value that its version does not know.
+#[tokio::test(start_paused = true)]
+async fn value_of_a_closed_field_that_only_one_of_two_versions_knows_makes_no_dead_letter() {
+    let (old, new): (&[&str], &[&str]) = (&["red"], &["red", "green"]);
+    for (of_relay, of_consumer) in [(old, new), (new, old)] {
+        let version = |shelves| [lent().closed("shelf", shelves, "other"), noted()];
+        let notes = notes_of(&["BOOK_LENT"]);
+        let relay = Library::sending(version(of_relay)).with(&notes);
+        let consumer = relay.another_process(version(of_consumer)).with(&notes);
+        relay.prepare().await;
+        consumer.prepare().await;
+        let payload = r#"{"reader":3,"shelf":"green"}"#;
+        consumer.commit(vec![consumer.event("e1", "BOOK_LENT", 7, 1, payload)]).await;
+        relay.start_relay();
+        consumer.start_consumers();
+        eventually(async || consumer.noted().await == ["e1"]).await;
+        eventually(async || consumer.is_quiet().await).await;
+        assert_eq!(consumer.dead_letters().await, [], "published with {of_relay:?}");
+    }
+}
+
 /// The key of the row is that of its writer. After a failed publish, the registration counts: it may be corrected.
 #[tokio::test(start_paused = true)]
 async fn retry_of_registered_type_uses_registered_key() {
