@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, stream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Mutex, MutexGuard, Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::warn;
 
 use crate::ports::StoreError;
@@ -105,7 +105,8 @@ impl Dispatcher {
             let tx = context.clone();
             let permits = Arc::new(Semaphore::new(self.concurrency.get() as usize));
             let ended = Arc::new(Notify::new());
-            Loop { tx, plan: self.clone(), work: Arc::clone(&work), permits, ended }.run()
+            let claiming = Mutex::default();
+            Loop { tx, plan: self.clone(), work: Arc::clone(&work), permits, ended, claiming }.run()
         });
     }
 }
@@ -120,6 +121,9 @@ struct Loop<D: Dispatch> {
     permits: Arc<Semaphore>,
     /// Notified when outcomes were recorded: further tasks may be due.
     ended: Arc<Notify>,
+    /// Held after an error of the database until all outcomes are recorded: the claim of an outcome may have ended, and its task
+    /// would be claimed again.
+    claiming: Mutex<()>,
 }
 
 impl<D: Dispatch> Loop<D> {
@@ -138,6 +142,11 @@ impl<D: Dispatch> Loop<D> {
                 permit = Arc::clone(&self.permits).acquire_owned() => permit,
             };
             let Ok(first) = free else { return };
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                recorded = self.claiming.lock() => drop(recorded),
+            }
             let wanted = u32::try_from(self.permits.available_permits()).unwrap_or(u32::MAX);
             let limit = NonZeroU32::MIN.saturating_add(wanted).min(self.plan.concurrency);
             let claimed = match self.work.claim(limit).await {
@@ -195,19 +204,30 @@ impl<D: Dispatch> Loop<D> {
     /// Records outcomes in groups: all that are available when the previous group was recorded.
     async fn record_all(&self, mut outcomes: mpsc::UnboundedReceiver<Finished<D>>) {
         let mut received = Vec::new();
+        let mut no_claims = None;
         while outcomes.recv_many(&mut received, MAX_RECORDED).await > 0 {
             let (group, permits): (Vec<_>, Vec<_>) =
                 received.drain(..).map(|(task, outcome, permit)| ((task, outcome), permit)).unzip();
-            self.record(&group).await;
+            self.record(&group, &mut no_claims).await;
             drop((group, permits));
+            if outcomes.is_empty() {
+                no_claims = None;
+            }
             self.ended.notify_one();
         }
     }
 
     /// Records a group. While the process stops, an error of the database is not repeated: the claims end.
-    async fn record(&self, group: &[(D::Task, D::Outcome)]) {
+    async fn record<'l>(
+        &'l self,
+        group: &[(D::Task, D::Outcome)],
+        no_claims: &mut Option<MutexGuard<'l, ()>>,
+    ) {
         while let Err(error) = self.work.record(group).await {
             let outcomes = group.len();
+            if no_claims.is_none() {
+                *no_claims = Some(self.claiming.lock().await);
+            }
             if self.tx.stopping().is_cancelled() {
                 warn!(code = "dispatch.outcomes-lost", %error, outcomes, "[{}] outcomes not recorded; the tasks are repeated", self.plan.name);
                 return;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use handover_outbox::ports::*;
 use handover_outbox::webhooks::{EndpointChange, WebhookDispatcher, WebhookSettings};
 use tokio::time::Instant;
 
+use crate::alerts::Refusing;
+
 use super::{PAYLOAD, Receiver, World, eventually, operator, other_tenant, restarted, to};
 
 /// Answers after a pause for each endpoint, or never.
@@ -20,13 +23,15 @@ struct Timed {
     pauses: BTreeMap<EndpointId, Duration>,
     /// Begin of the first attempt at each delivery.
     first: Mutex<BTreeMap<(EndpointId, String), DateTime<Utc>>>,
+    requests: AtomicUsize,
     others: Receiver,
 }
 
 impl Timed {
     fn new(world: &World, pauses: BTreeMap<EndpointId, Duration>) -> Arc<Timed> {
         let others = Receiver::default();
-        Arc::new(Timed { tx: world.tx.clone(), pauses, first: Mutex::default(), others })
+        let first = Mutex::default();
+        Arc::new(Timed { tx: world.tx.clone(), pauses, first, requests: AtomicUsize::new(0), others })
     }
 
     fn start(self: &Arc<Timed>, world: &World, settings: WebhookSettings) {
@@ -66,6 +71,7 @@ impl WebhookTransport for Timed {
 
     async fn send(&self, request: &WebhookRequest<'_>) -> Result<WebhookResponse, SendError> {
         let id = request.endpoint.id;
+        self.requests.fetch_add(1, Ordering::Relaxed);
         self.first.lock().unwrap().entry((id, request.message_id.clone())).or_insert(request.at);
         match self.pauses.get(&id) {
             Some(pause) => {
@@ -98,6 +104,44 @@ async fn requests_in_flight_get_five_seconds_when_the_process_stops() {
     let delivery = next.only_delivery(hanging.id).await;
     assert_eq!((delivery.state, delivery.attempts, &delivery.claim), (DeliveryState::Pending, 0, &None));
     assert!(delivery.due_time <= next.tx.now());
+}
+
+/// The claims end during the outage. The offsets vary which loop of the dispatcher is the first to find the database again; the
+/// results are more than are recorded in one transaction.
+#[tokio::test(start_paused = true)]
+async fn responses_received_in_an_outage_of_the_database_are_recorded_and_no_request_is_repeated() {
+    const EVENTS: usize = 50;
+    for offset_ms in [0, 300, 600, 900] {
+        let world = World::new();
+        let refuses = Arc::new(AtomicBool::new(false));
+        let database = Refusing { inner: Arc::clone(world.tx.store()), refuses: Arc::clone(&refuses) };
+        let world = World::on(world.store.clone(), world.tx.with_store(Arc::new(database)));
+        let mut endpoints = Vec::new();
+        for number in 0..3 {
+            let change = to(&format!("https://{number}.example"), &["book.lent"]);
+            let change = EndpointChange { max_in_flight: Some(64), ..change };
+            endpoints.push(world.create(change).await.id);
+        }
+        for number in 0..EVENTS {
+            world.event(&format!("event-{number}"), number.try_into().unwrap()).await;
+        }
+        let pauses = endpoints.iter().map(|id| (*id, Duration::from_secs(4))).collect();
+        let receiver = Timed::new(&world, pauses);
+        receiver.start(&world, WebhookSettings::default());
+        eventually(async || receiver.attempted() == 3 * EVENTS).await;
+        refuses.store(true, Ordering::Relaxed);
+        world.tx.sleep(Duration::from_secs(60) + Duration::from_millis(offset_ms)).await;
+        refuses.store(false, Ordering::Relaxed);
+        world.tx.sleep(Duration::from_secs(10)).await;
+        assert_eq!(receiver.requests.load(Ordering::Relaxed), 3 * EVENTS, "{offset_ms} ms");
+        for endpoint in endpoints {
+            let states = world.deliveries(endpoint).await.into_iter().map(|delivery| delivery.state);
+            assert_eq!(states.collect::<Vec<_>>(), [DeliveryState::Delivered; EVENTS]);
+        }
+        world.event("afterwards", 5).await;
+        eventually(async || receiver.attempted() == 3 * EVENTS + 3).await;
+        world.tx.tasks().stop().await;
+    }
 }
 
 /// Receivers that answer slowly never count as failing, so their endpoints keep their limits.
