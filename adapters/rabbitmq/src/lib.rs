@@ -135,11 +135,11 @@ impl Broker for RabbitBroker {
     /// established.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         // Held until the topology is the one that is maintained.
-        let _turn = self.shared.declaring.lock().await;
+        let mut existing_limits = self.shared.declaring.lock().await;
         let declaring = async {
             let link =
                 self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
-            topology::declare(&link, topology, &self.shared.settings).await
+            topology::declare(&link, topology, &self.shared.settings, &mut existing_limits).await
         };
         let declared = declaring.await;
         match &declared {

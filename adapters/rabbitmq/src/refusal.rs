@@ -41,6 +41,13 @@ pub(crate) fn explain(text: &str) -> String {
     )
 }
 
+/// The argument `x-delivery-limit` of the existing queue, if the server rejected the declaration because of it: `None` within if
+/// the queue has no such argument.
+pub(crate) fn existing_delivery_limit(text: &str) -> Option<Option<i64>> {
+    let difference = parse(text).filter(|difference| difference.argument == "x-delivery-limit")?;
+    if difference.current == "none" { Some(None) } else { difference.current.parse().ok().map(Some) }
+}
+
 /// Parses `.. inequivalent arg 'A' for queue 'Q' in vhost 'V': received X but current is Y`.
 fn parse(text: &str) -> Option<Difference<'_>> {
     let (_, rest) = text.split_once("inequivalent arg '")?;

@@ -15,7 +15,7 @@ use crate::error::RabbitError;
 use crate::link::Link;
 use crate::mutex::lock;
 use crate::settings::RabbitSettings;
-use crate::topology::{QueueCounts, count_on};
+use crate::topology::{ExistingLimits, QueueCounts, count_on};
 
 pub(crate) struct Shared {
     pub(crate) settings: Arc<RabbitSettings>,
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     /// Wakes the watch task when a connection was opened or an object may have disappeared from the server.
     pub(crate) recheck: Arc<Notify>,
     /// Held during a declaration, so that no earlier topology is declared after a later one.
-    pub(crate) declaring: tokio::sync::Mutex<()>,
+    pub(crate) declaring: tokio::sync::Mutex<ExistingLimits>,
     /// The channel on which the load of queues is counted, which happens often, and its connection.
     counting: tokio::sync::Mutex<Option<(Arc<Link>, Channel)>>,
     topology: Mutex<Option<Maintained>>,

@@ -1,6 +1,6 @@
 //! Declares exchange, queues and bindings on the server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use handover_outbox::ports::BrokerError;
@@ -8,6 +8,7 @@ use handover_outbox::topology::{QueueSpec, Topology, topic_matches};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
+use tracing::warn;
 
 use crate::error::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
@@ -31,26 +32,74 @@ pub(crate) struct Declared {
     pub(crate) missing_exchanges: BTreeSet<String>,
 }
 
+/// Argument `x-delivery-limit` of a queue; `None` for a queue without it, -1 for no limit.
+type DeliveryLimit = Option<i64>;
+
+/// Limits of existing queues that differ from the limit of a new queue, by queue. The argument of a queue does not change when the
+/// server is upgraded to a version for which this adapter requests another one.
+#[derive(Debug, Default)]
+pub(crate) struct ExistingLimits(BTreeMap<String, DeliveryLimit>);
+
+impl ExistingLimits {
+    /// Forgets queues that were deleted: they are declared with the limit of a new queue.
+    pub(crate) fn retain(&mut self, existing: &BTreeSet<String>) {
+        self.0.retain(|queue, _| existing.contains(queue));
+    }
+
+    fn insert(&mut self, queue: &str, limit: DeliveryLimit, version: Version) {
+        self.0.insert(queue.to_owned(), limit);
+        let is_limited = match limit {
+            Some(limit) => limit >= 0,
+            None => version.limits_deliveries(),
+        };
+        if is_limited {
+            let limit = limit.map_or_else(|| "default of RabbitMQ 4".to_owned(), |limit| limit.to_string());
+            warn!(
+                code = "rabbitmq.delivery-limit",
+                queue,
+                limit,
+                "[RabbitMQ] [ALERT] the existing queue has a delivery limit: a message that is delivered more often is removed, also \
+                if only its process ended. Solution: let consumers drain the queue, delete it (rabbitmqctl delete_queue) and restart"
+            );
+        }
+    }
+}
+
 /// Declares the topology on a separate channel, because a rejected declaration closes the channel. Existing objects
 /// with the same arguments stay unchanged.
 pub(crate) async fn declare(
     link: &Link,
     topology: &Topology,
     settings: &RabbitSettings,
+    existing: &mut ExistingLimits,
 ) -> Result<Declared, BrokerError> {
     let version = link.version().await.map_err(RabbitError::into_refused_or_unreachable)?;
-    let channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
-    let declaration = Declaration { channel: &channel, limit: settings.reply_timeout };
-    declaration.exchange(&topology.exchange).await?;
+    let mut channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+    let limit = settings.reply_timeout;
+    Declaration { channel: &channel, limit }.exchange(&topology.exchange).await?;
     let mut counted = Vec::with_capacity(topology.queues.len());
     for spec in &topology.queues {
-        let arguments = arguments(spec, &topology.exchange, settings.queue_type, version);
-        counted.push(
-            declaration
-                .queue(&spec.name, QueueDeclareOptions::durable(), arguments)
-                .await
-                .map_err(declaration_error)?,
-        );
+        let own_limit =
+            (settings.queue_type == QueueType::Quorum && version.limits_deliveries()).then_some(-1);
+        let requested = |existing: &ExistingLimits| {
+            let delivery_limit = existing.0.get(&spec.name).copied().unwrap_or(own_limit);
+            arguments(spec, &topology.exchange, settings.queue_type, delivery_limit)
+        };
+        let options = QueueDeclareOptions::durable();
+        let mut declared =
+            Declaration { channel: &channel, limit }.queue(&spec.name, options, requested(existing)).await;
+        let refusal = declared.as_ref().err().and_then(RabbitError::reply);
+        let other_limit =
+            refusal.and_then(|reply| refusal::existing_delivery_limit(reply.get_message().as_str()));
+        if let Some(other_limit) = other_limit {
+            existing.insert(&spec.name, other_limit, version);
+            channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+            declared = Declaration { channel: &channel, limit }
+                .queue(&spec.name, options, requested(existing))
+                .await;
+        }
+        counted.push(declared.map_err(declaration_error)?);
+        let declaration = Declaration { channel: &channel, limit };
         if spec.is_selective {
             declaration.bind(&spec.name, &topology.exchange, &own_key(&spec.name)).await?;
         }
@@ -248,7 +297,12 @@ fn declaration_error(error: RabbitError) -> BrokerError {
 
 /// Arguments of a queue according to its specification. Without `reject-publish`, RabbitMQ silently falls back to
 /// dead-lettering at most once.
-fn arguments(spec: &QueueSpec, exchange: &str, queue_type: QueueType, version: Version) -> FieldTable {
+fn arguments(
+    spec: &QueueSpec,
+    exchange: &str,
+    queue_type: QueueType,
+    delivery_limit: DeliveryLimit,
+) -> FieldTable {
     let text = |text: &str| AMQPValue::LongString(text.into());
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), text(queue_type.as_str()));
@@ -267,8 +321,8 @@ fn arguments(spec: &QueueSpec, exchange: &str, queue_type: QueueType, version: V
     if spec.receives_from.is_some() {
         arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
     }
-    if queue_type == QueueType::Quorum && version.limits_deliveries() {
-        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(-1));
+    if let Some(limit) = delivery_limit {
+        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(limit));
     }
     arguments
 }

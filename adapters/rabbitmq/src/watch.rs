@@ -74,12 +74,13 @@ async fn check(shared: &Shared, missing: &mut Missing) -> Result<(), BrokerError
     // The subscriptions are listed before the server is queried. The query may not count the consumer of a subscription
     // that is opened later; if that subscription were listed, its consumer would appear to be missing.
     let buffers = shared.buffers();
-    let turn = shared.declaring.lock().await;
+    let mut existing_limits = shared.declaring.lock().await;
+    existing_limits.retain(&existing);
     // Another one may have been added meanwhile.
     let Some(topology) = shared.topology() else { return Ok(()) };
-    let declared = declare(&link, &topology, &shared.settings).await?;
+    let declared = declare(&link, &topology, &shared.settings, &mut existing_limits).await?;
     shared.set_declared(&topology);
-    drop(turn);
+    drop(existing_limits);
     for exchange in declared.missing_exchanges.difference(&missing.exchanges) {
         error!(
             code = "rabbitmq.exchange-missing",

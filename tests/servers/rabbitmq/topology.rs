@@ -2,6 +2,10 @@
 
 use std::num::NonZeroU16;
 
+use handover_rabbitmq::unsupervised_connection;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::{AMQPValue, FieldTable};
+
 use super::*;
 
 /// A broker that restores its topology only after a failed publish, so that tests can observe missing parts.
@@ -30,6 +34,41 @@ async fn different_ttl_is_refused_with_queue_argument_values_and_remedy() {
         assert!(what.contains(part), "{part} is not in: {what}");
     }
     broker.declare(&delay(900)).await.unwrap();
+}
+
+/// Declares [`QUEUE`] as a process does that requests this delivery limit.
+async fn declare_with_delivery_limit(url: &str, limit: Option<i64>) -> lapin::Result<()> {
+    let connection = unsupervised_connection(settings(url, QueueType::Quorum)).await.unwrap();
+    let channel = connection.create_channel().await?;
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    if let Some(limit) = limit {
+        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(limit));
+    }
+    channel.queue_declare(QUEUE.into(), QueueDeclareOptions::durable(), arguments).await.map(drop)
+}
+
+/// The arguments of a queue stay those of the version of RabbitMQ with which it was declared: before 4.0 without a limit, since then
+/// with the limit -1. The server is one before 4.0, so the limits are exchanged.
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_with_another_delivery_limit_is_used_and_its_other_arguments_are_compared() {
+    let vhost = vhost().await;
+    declare_with_delivery_limit(&vhost.url(), Some(5)).await.unwrap();
+    let broker = declared_once(&vhost.url()).await;
+    publish_until_confirmed(&broker, &routed("limited", 1)).await;
+    drain(&broker, QUEUE, &["limited-0".to_owned()].into()).await;
+    let with_ttl = QueueSpec { ttl: Some(Duration::from_secs(60)), ..queue(QUEUE, &[KEY]) };
+    let what = refused(broker.declare(&topology(&[with_ttl])).await);
+    assert!(what.contains("x-message-ttl"), "{what}");
+    // From now on this process requests the limit of the existing queue, which is again another one.
+    eventually("the queue is declared without a limit", || async {
+        vhost.delete_queue(QUEUE).await.unwrap();
+        declare_with_delivery_limit(&vhost.url(), None).await.ok()
+    })
+    .await;
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
+    publish_until_confirmed(&broker, &routed("unlimited", 1)).await;
+    drain(&broker, QUEUE, &["unlimited-0".to_owned()].into()).await;
 }
 
 /// A broker whose queue is not selective publishes as a relay of an older version.
