@@ -1,5 +1,6 @@
 //! Servers that are killed, stopped and started again.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use handover_contract::TIMEOUT;
@@ -7,15 +8,20 @@ use handover_contract::samples::{event, start};
 use handover_events::EventId;
 use handover_memory::ManualClock;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::ports::{Store, StoreError};
-use handover_tests::server_rigs::open;
+use handover_outbox::ports::{Store, StoreError, SystemFaultKind, UnitOfWork as _};
+use handover_sql::{ServerOptions, SqlStore};
+use handover_tests::server_rigs::{migrated, open};
 use handover_tests::servers::Durability;
 use handover_tests::servers::database::{DatabaseServer, ServerKind, TestDatabase};
 use marketplace_sql::SqlMarket;
 
 use super::{append, on_every_server};
 
-on_every_server!(committed_rows_survive_killed_server, commit_outcome_is_unknown_when_server_stops,);
+on_every_server!(
+    committed_rows_survive_killed_server,
+    commit_outcome_is_unknown_when_server_stops,
+    connection_on_which_a_write_is_refused_as_read_only_is_replaced,
+);
 
 /// A private server with a migrated database.
 async fn private_server(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlMarket) {
@@ -85,4 +91,32 @@ async fn commit_outcome_is_unknown_when_server_stops(kind: ServerKind) {
         .await
         .unwrap();
     assert!(found.iter().any(|row| row.event_id.as_str() == "after"));
+}
+
+/// After a failover, pooled connections can lead to the former primary server, and new ones to the present one.
+async fn connection_on_which_a_write_is_refused_as_read_only_is_replaced(kind: ServerKind) {
+    let database = migrated(kind).await;
+    let options = ServerOptions::parse(&database.url()).unwrap().connections(NonZeroU32::MIN);
+    let clock = Arc::new(ManualClock::new(start()));
+    let store = SqlStore::open_server(&options, clock, WakeupNotifier::default());
+    let mut unit = store.begin().await.unwrap();
+    let read_only = match kind {
+        ServerKind::MariaDb => "SET SESSION TRANSACTION READ ONLY",
+        ServerKind::Postgres => "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    };
+    unit.execute(read_only, Vec::new()).await.unwrap();
+    unit.commit().await.unwrap();
+    let append = async |id: &str| {
+        let mut unit = store.begin().await?;
+        unit.outbox().append(&[event(id, 1, 1)]).await?;
+        unit.commit().await
+    };
+    let refused = append("refused").await.unwrap_err();
+    assert_eq!(
+        refused.system_fault().map(|fault| fault.kind),
+        Some(SystemFaultKind::ReadOnly),
+        "{refused:?}"
+    );
+    append("accepted").await.unwrap();
+    store.close().await;
 }

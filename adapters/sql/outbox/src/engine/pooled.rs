@@ -140,6 +140,14 @@ pub(crate) struct Pooled<C: ServerConnection> {
     lending: &'static Lending,
 }
 
+/// Whether a connection is closed after an error: the server has not answered, or it refused a write because it is read-only. After a
+/// failover, the former primary server is; a new connection leads to the present one. After another system fault the
+/// connection still works: the server answered.
+fn ends_connection(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(_))
+        && error.system_fault().is_none_or(|fault| fault.kind == SystemFaultKind::ReadOnly)
+}
+
 /// Runs a statement with a time limit. A connection without a response is closed: its state is unknown.
 macro_rules! with_timeout {
     ($self:ident, |$connection:ident| $statement:expr) => {{
@@ -150,11 +158,7 @@ macro_rules! with_timeout {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(StoreError::Unavailable(Box::new(elapsed))),
         };
-        // After a system fault the connection still works: the server answered.
-        if outcome
-            .as_ref()
-            .is_err_and(|error| matches!(error, StoreError::Unavailable(_)) && error.system_fault().is_none())
-        {
+        if outcome.as_ref().is_err_and(ends_connection) {
             if let Some(mut lost) = $self.connection.take() {
                 lost.close_instead_of_pooling();
             }
