@@ -251,6 +251,11 @@ impl EventRegistry {
         !closed.is_empty() && masked(one) == masked(other)
     }
 
+    /// Whether events of this type have closed fields.
+    pub(crate) fn has_closed_fields(&self, event_type: &str) -> bool {
+        !self.closed_fields(Some(event_type)).is_empty()
+    }
+
     fn closed_fields(&self, event_type: Option<&str>) -> Vec<&ClosedField> {
         match event_type.and_then(|name| self.specs.get(name)) {
             Some(spec) => spec.closed.iter().collect(),

@@ -171,17 +171,17 @@ impl<'p> Groups<'p> {
         started_at: DateTime<Utc>,
     ) -> Result<BTreeMap<EventId, Settled>, ProcessError> {
         let unapplied = self.processor.unapplied(unit.outbox(), &input.sought).await?;
-        let matching: BTreeMap<EventId, Arc<Envelope>> = unapplied
+        let registry = &self.processor.outbox.registry;
+        let mut matching: BTreeMap<EventId, Arc<Envelope>> = unapplied
             .iter()
             .filter_map(|u| {
-                input
-                    .envelopes
-                    .get(&u.event.event_id)
-                    .filter(|it| matches_row(&self.processor.outbox.registry, it, &u.event))
+                input.envelopes.get(&u.event.event_id).filter(|it| matches_row(registry, it, &u.event))
             })
             .map(|envelope| (envelope.event_id.clone(), Arc::clone(envelope)))
             .collect();
         let targets: BTreeSet<EventId> = matching.keys().cloned().collect();
+        // A message may contain another value of such a field than the row.
+        matching.retain(|_, envelope| !registry.has_closed_fields(&envelope.event_type));
         let now = self.processor.outbox.now();
         let takes = |event_type: &str| self.processor.bound.takes(event_type);
         let mut apply = Vec::new();
