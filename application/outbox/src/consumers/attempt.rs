@@ -81,7 +81,7 @@ impl<'p> Attempts<'p> {
         let input = (self.processor.clone(), step.clone(), effect);
         let result = with_tx(&self.processor.tx, input, |unit, (processor, planned, effect), _| {
             Box::pin(async move {
-                let earlier = processor.unapplied(unit.outbox(), &[Sought::again(&planned.event)]).await?;
+                let earlier = processor.unapplied(unit.outbox(), &[Sought::around(planned, 0)]).await?;
                 let same = |u: &&Unapplied| u.event.event_id == planned.event.event_id;
                 let moved = earlier.iter().find(same).is_some_and(|now| now.record != planned.record);
                 let is_early =

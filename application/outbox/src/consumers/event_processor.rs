@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt as _;
-use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, OutboxStatus};
+use handover_events::{ConsumeStatus, Envelope, EventId, HistoryKind, OutboxStatus};
 
 use tokio::time::Instant;
 use tracing::Span;
@@ -40,7 +40,7 @@ use crate::transaction::{Transactor, UnitError};
 pub(super) const LOCK_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// The order gate reads this number of unsettled events of an aggregate besides twice the number of those that are delivered.
-const SPARE_EVENTS: u32 = 64;
+const SPARE_EVENTS: u32 = 128;
 
 /// Reads and applies the events of one consumer.
 #[derive(Clone)]
@@ -168,36 +168,42 @@ impl EventProcessor {
         for it in sought {
             let (from, has_many) = self.marks().begin(it);
             if has_many || sought.len() == 1 {
-                separate.push((it.aggregate.clone(), from));
+                separate.push((it, from));
             } else {
                 together.push(it.aggregate.clone());
             }
         }
         let mut found = Vec::new();
+        let mut incomplete = Vec::new();
         if !separate.is_empty() {
             let events = sought.iter().map(|it| it.events).max().unwrap_or(0);
             let limit = events.saturating_mul(2).saturating_add(SPARE_EVENTS);
+            let aggregates: Vec<_> =
+                separate.iter().map(|(it, from)| (it.aggregate.clone(), *from)).collect();
             let begun = Instant::now();
-            found = view.unapplied_from(name, &types, self.after_id, &separate, limit).await?;
-            let incomplete = self.moved_marks(&found, &separate, limit, begun.elapsed());
-            found.retain(|it| !incomplete.contains(&it.event.aggregate));
-            together.extend(incomplete);
+            found = view.unapplied_from(name, &types, self.after_id, &aggregates, limit).await?;
+            incomplete = self.moved_marks(&found, &separate, limit, begun.elapsed());
+            found.retain(|it| !incomplete.iter().any(|(sought, _)| sought.aggregate == it.event.aggregate));
+            together.extend(incomplete.iter().map(|(it, _)| it.aggregate.clone()));
         }
         if !together.is_empty() {
-            found.extend(view.unapplied(name, &types, self.after_id, &together).await?);
+            let begun = Instant::now();
+            let all = view.unapplied(name, &types, self.after_id, &together).await?;
+            self.moved_marks(&all, &incomplete, u32::MAX, begun.elapsed());
+            found.extend(all);
         }
         Ok(found)
     }
 
-    /// Moves the marks of these aggregates after a search that began at the positions beside them. Returns those of which the search
-    /// found only events that no other waits for, and may have missed one that others wait for.
-    fn moved_marks(
+    /// Moves the marks of these aggregates after a search that began at the positions beside them. Returns those that have to be read
+    /// whole, because the search found too few events: only such that no other waits for, or not all that were delivered.
+    fn moved_marks<'s>(
         &self,
         found: &[Unapplied],
-        searched: &[(AggregateRef, i64)],
+        searched: &[(&'s Sought, i64)],
         limit: u32,
         elapsed: Duration,
-    ) -> Vec<AggregateRef> {
+    ) -> Vec<(&'s Sought, i64)> {
         let is_ordered = |event_type: &str| self.unordered.is_ordered(event_type);
         let waits = self.bound.event_types().into_iter().any(is_ordered);
         let is_awaited =
@@ -207,13 +213,15 @@ impl EventProcessor {
             .filter_map(|unapplied| Some((&unapplied.first()?.event.aggregate, unapplied)))
             .collect();
         let mut incomplete = Vec::new();
-        for (aggregate, from) in searched {
-            let unapplied = by_aggregate.get(aggregate).copied().unwrap_or_default();
+        for (sought, from) in searched {
+            let unapplied = by_aggregate.get(&sought.aggregate).copied().unwrap_or_default();
             let awaited = unapplied.iter().find(is_awaited);
-            if waits && awaited.is_none() && unapplied.len() >= limit as usize {
-                incomplete.push(aggregate.clone());
+            let is_full = unapplied.len() >= limit as usize;
+            let ends_before = |last: &Unapplied| last.event.aggregate_seq < sought.highest;
+            if is_full && waits && (awaited.is_none() || unapplied.last().is_some_and(ends_before)) {
+                incomplete.push((*sought, i64::MIN));
             } else if let Some(lowest) = awaited.or(unapplied.first()) {
-                self.marks().found(aggregate, *from, lowest.event.aggregate_seq, elapsed);
+                self.marks().found(&sought.aggregate, *from, lowest.event.aggregate_seq, elapsed);
             }
         }
         incomplete

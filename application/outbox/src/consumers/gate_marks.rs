@@ -12,7 +12,7 @@ use std::time::Duration;
 use handover_events::AggregateRef;
 use tokio::time::Instant;
 
-use crate::ports::OutboxRow;
+use crate::ports::Unapplied;
 
 /// An aggregate is searched separately from the others after this number of deliveries.
 const MANY: u32 = 64;
@@ -34,21 +34,32 @@ const SHARE: u32 = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sought {
     pub(super) aggregate: AggregateRef,
-    /// The lowest position among the delivered events.
+    /// The lowest position among the events that are sought; the greatest number if they are settled.
     pub(super) lowest: i64,
-    /// Number of deliveries.
+    /// The highest position among the events that have to be among the result; the lowest number without any.
+    pub(super) highest: i64,
+    /// Number of deliveries that were not counted before.
     pub(super) events: u32,
 }
 
 impl Sought {
-    /// An aggregate without deliveries, of which an event at this position is delivered.
-    pub(super) fn first(aggregate: &AggregateRef, position: i64) -> Sought {
-        Sought { aggregate: aggregate.clone(), lowest: position, events: 0 }
+    /// An aggregate of which no delivery is known yet.
+    pub(super) fn of(aggregate: AggregateRef) -> Sought {
+        Sought { aggregate, lowest: i64::MAX, highest: i64::MIN, events: 0 }
     }
 
-    /// The aggregate of an event whose delivery is counted already.
-    pub(super) fn again(event: &OutboxRow) -> Sought {
-        Sought::first(&event.aggregate, event.aggregate_seq)
+    /// Adds the delivery of an event at this position to those of a group.
+    pub(super) fn add(&mut self, position: i64) {
+        self.lowest = self.lowest.min(position);
+        self.highest = self.highest.max(position);
+        self.events = self.events.saturating_add(1);
+    }
+
+    /// The aggregate of one event, which is read separately.
+    pub(super) fn around(event: &Unapplied, events: u32) -> Sought {
+        let is_settled = event.record.as_ref().is_some_and(|record| record.status.is_settled());
+        let lowest = if is_settled { i64::MAX } else { event.event.aggregate_seq };
+        Sought { lowest, events, ..Sought::of(event.event.aggregate.clone()) }
     }
 }
 
@@ -74,7 +85,7 @@ impl GateMarks {
         let known = self.recent.get(&sought.aggregate).or_else(|| self.older.get(&sought.aggregate)).copied();
         let mut mark = known.unwrap_or(Mark { deliveries: 0, from: i64::MIN, next_full: now });
         mark.deliveries = mark.deliveries.saturating_add(sought.events);
-        if sought.lowest < mark.from || mark.next_full <= now {
+        if sought.lowest < mark.from.saturating_sub(OVERLAP) || mark.next_full <= now {
             mark.from = i64::MIN;
         }
         self.keep(&sought.aggregate, mark);

@@ -314,11 +314,9 @@ impl GroupInput {
         let mut sought: BTreeMap<AggregateRef, Sought> = BTreeMap::new();
         for (delivery, envelope) in group {
             let aggregate = claimed_aggregate(envelope, &delivery.message);
-            let position = claimed_position(&delivery.message);
             let of_aggregate =
-                sought.entry(aggregate).or_insert_with_key(|aggregate| Sought::first(aggregate, position));
-            of_aggregate.lowest = of_aggregate.lowest.min(position);
-            of_aggregate.events += 1;
+                sought.entry(aggregate).or_insert_with_key(|aggregate| Sought::of(aggregate.clone()));
+            of_aggregate.add(claimed_position(&delivery.message));
         }
         let envelopes: BTreeMap<EventId, Arc<Envelope>> =
             group.iter().map(|(_, envelope)| (envelope.event_id.clone(), Arc::clone(envelope))).collect();

@@ -58,8 +58,9 @@ impl<'p> SingleEvents<'p> {
         counted: &mut Option<CountedAttempt>,
     ) -> Result<SingleOutcome, StoreError> {
         let mut worked = false;
+        let mut deliveries = 1;
         loop {
-            let mut list = self.load_aggregate(event).await?;
+            let mut list = self.load_aggregate(event, std::mem::take(&mut deliveries)).await?;
             let now = self.processor.outbox.now();
             let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
                 // The row was deleted after the message was checked: nothing is left to apply.
@@ -269,12 +270,13 @@ impl<'p> SingleEvents<'p> {
     }
 
     /// Returns, in order, the unsettled events of the target's aggregate, and the target even if it is settled.
-    async fn load_aggregate(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
+    async fn load_aggregate(&self, event: &EventId, deliveries: u32) -> Result<Vec<Unapplied>, StoreError> {
         let mut view = self.processor.outbox.view().await?;
         let Some(target) = self.processor.target(view.outbox_view(), event).await? else {
             return Ok(Vec::new());
         };
-        let mut list = self.processor.unapplied(view.outbox_view(), &[Sought::again(&target.event)]).await?;
+        let mut list =
+            self.processor.unapplied(view.outbox_view(), &[Sought::around(&target, deliveries)]).await?;
         match list.iter_mut().find(|u| u.event.event_id == *event) {
             Some(same) => *same = target,
             None => {

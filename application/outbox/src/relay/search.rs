@@ -49,7 +49,9 @@ impl Relay {
         let due = self.renewing_leases(view.outbox_view().outbox_due(&query)).await;
         let took = begun.elapsed();
         drop(view);
-        if due.is_err() && took >= self.settings.slow_search {
+        // A connection may also be lost after a short time.
+        let lease = Duration::from_millis(u64::from(self.settings.lease_ms));
+        if due.is_err() && took >= self.settings.slow_search.max(lease) {
             let newest = newest_id(&self.outbox).await?;
             lock(&self.low_water).failed(from, newest);
         }
@@ -83,7 +85,9 @@ impl Relay {
     /// Searches rows below the mark, if it is time for it. The next searches begin at those that are found.
     pub(super) fn search_fully(&self, owned: PartitionSet) {
         let Some(search) = lock(&self.low_water).full_search() else { return };
-        let query = self.due_query(owned, self.outbox.now());
+        // Only ids are read, whatever the length of payloads.
+        let limit = self.settings.batch.get();
+        let query = DueQuery { limit, ..self.due_query(owned, self.outbox.now()) };
         let (outbox, low_water, wake) = (self.outbox.clone(), Arc::clone(&self.low_water), self.wake.clone());
         self.outbox.tx.tasks().spawn_until_stop(async move {
             let read = |ids: Range<i64>| {

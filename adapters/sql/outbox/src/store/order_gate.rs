@@ -1,6 +1,7 @@
 //! The statements with which a consumer finds the earlier events of an aggregate.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use handover_events::AggregateRef;
 use handover_outbox::ports::{ConsumeRecord, StoreError, Unapplied};
@@ -71,12 +72,16 @@ impl Gate<'_> {
     }
 
     /// Groups aggregates, each with the lowest position that is searched, for [`Gate::unapplied_from`]: the groups have few
-    /// lengths, so that there are few distinct statements.
+    /// lengths and forms, so that there are few distinct statements.
     pub(super) fn chunks(&self, aggregates: &[(AggregateRef, i64)]) -> Vec<Vec<(AggregateRef, i64)>> {
-        let (indexed, others): (Vec<_>, Vec<_>) =
-            aggregates.iter().cloned().partition(|(_, from)| *from >= self.dialect.positions_indexed_from());
+        let lowest = self.dialect.positions_indexed_from();
+        let form = |(aggregate, from): &(AggregateRef, i64)| (aggregate.id.key().is_some(), *from >= lowest);
+        let mut forms: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for one in aggregates {
+            forms.entry(form(one)).or_default().push(one.clone());
+        }
         let mut chunks = Vec::new();
-        for mut rest in [indexed, others] {
+        for mut rest in forms.into_values() {
             while !rest.is_empty() {
                 let greatest_power = 1 << rest.len().ilog2();
                 let next = rest.split_off(greatest_power.min(MAX_AGGREGATES));

@@ -140,6 +140,7 @@ async fn check_hot_statements(store: &SqlStore, new_event: &str) {
             "SCAN b",
             "SCAN newest",
             "SCAN due",
+            "SCAN (subquery-",
             "VALUES CLAUSE",
         ];
         let is_allowed = |step: &str| allowed.iter().any(|text| step.contains(text));
