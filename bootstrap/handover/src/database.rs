@@ -129,6 +129,7 @@ impl<DB: Database> Backend for DB {
         let prefix = TablePrefix::new(source.table_prefix)?;
         let location = DB::location(&source.pool)?.with_table_prefix(prefix.clone());
         let connections = source.connections.unwrap_or_else(|| default_connections(needs.consumers));
+        let connections = connections.max(FEWEST_CONNECTIONS);
         Ok(DatabasePlace { location, prefix, connections, needs, accepts_text_keys: AtomicBool::new(false) })
     }
 
@@ -193,6 +194,9 @@ async fn check(store: &SqlStore) -> Result<(), Error> {
         found => Err(Error::NotMigrated { found, needed: version.needed }),
     }
 }
+
+/// The relay needs a second connection to renew its leases during a search.
+const FEWEST_CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// Connections that handlers leave to the relay, and to the broker in the database.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -290,7 +294,8 @@ impl<DB: Database> Outbox<DB> {
 
 impl<DB: Database> Builder<DB> {
     /// Sets the maximum number of connections to a server that relay and consumers use, besides the service's own pool. The
-    /// default is 3 and one for each consumer, at most 8. Handlers in the transaction use all of them but two, and at least one.
+    /// default is 3 and one for each consumer, at most 8; fewer than 2 count as 2, because the relay renews its leases while it searches
+    /// due events. Handlers in the transaction use all of them but two, and at least one.
     /// PostgreSQL has one more, for notifications.
     pub fn connections(self, connections: NonZeroU32) -> Builder<DB> {
         self.map_source(|source| PoolSource { connections: Some(connections), ..source })
