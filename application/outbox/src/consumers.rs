@@ -17,6 +17,7 @@ mod dead_letters;
 mod event_processor;
 mod gate;
 mod gate_marks;
+mod gate_search;
 mod group;
 mod identity;
 mod intake;

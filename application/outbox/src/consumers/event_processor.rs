@@ -3,20 +3,19 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt as _;
-use handover_events::{ConsumeStatus, Envelope, EventId, HistoryKind, OutboxStatus};
+use handover_events::{ConsumeStatus, Envelope, EventId, HistoryKind};
 
-use tokio::time::Instant;
 use tracing::Span;
 
 use super::bound::{Bound, HandlerUnit};
 use super::breaker::Breaker;
 use super::counted_attempt::{ExternalEffect, attempts_after};
-use super::gate_marks::{GateMarks, Sought};
+use super::gate_marks::GateMarks;
 use crate::event_line::{EVENT_TARGET, EventFields, event_line};
 use crate::handler::{Applied, Event, ExternalHandler, HandlerError};
 use crate::message::dead_letter_body;
@@ -39,9 +38,6 @@ use crate::transaction::{Transactor, UnitError};
 /// this time a group is divided into single deliveries, and a single event is left to the sweep.
 pub(super) const LOCK_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
-/// The order gate reads this number of unsettled events of an aggregate besides twice the number of those that are delivered.
-const SPARE_EVENTS: u32 = 128;
-
 /// Reads and applies the events of one consumer.
 #[derive(Clone)]
 pub(super) struct EventProcessor {
@@ -53,7 +49,8 @@ pub(super) struct EventProcessor {
     /// The order gate ignores outbox rows up to this id, unless they are delivered or requested by the sweep.
     pub(super) after_id: i64,
     pub(super) breaker: Arc<Breaker>,
-    marks: Arc<Mutex<GateMarks>>,
+    /// Where the order gate begins its searches.
+    pub(super) marks: Arc<Mutex<GateMarks>>,
     /// Trace contexts in which the events of the current deliveries were published.
     pub(super) published: Arc<BTreeMap<EventId, String>>,
     /// Event types that this consumer applies in any order.
@@ -153,82 +150,6 @@ impl EventProcessor {
 
     pub(super) fn queue(&self) -> &str {
         &self.bound.queue
-    }
-
-    /// Unsettled events of these aggregates, without those appended before the consumer subscribed. Of an aggregate with many of
-    /// them, only the first ones are returned, with at least one that later ones wait for.
-    pub(super) async fn unapplied<V: ConsumeQueries + ?Sized>(
-        &self,
-        view: &mut V,
-        sought: &[Sought],
-    ) -> Result<Vec<Unapplied>, StoreError> {
-        let (name, types) = (self.name(), self.bound.event_types());
-        let mut separate = Vec::new();
-        let mut together = Vec::new();
-        for it in sought {
-            let (from, has_many) = self.marks().begin(it);
-            if has_many || sought.len() == 1 {
-                separate.push((it, from));
-            } else {
-                together.push(it.aggregate.clone());
-            }
-        }
-        let mut found = Vec::new();
-        let mut incomplete = Vec::new();
-        if !separate.is_empty() {
-            let events = sought.iter().map(|it| it.events).max().unwrap_or(0);
-            let limit = events.saturating_mul(2).saturating_add(SPARE_EVENTS);
-            let aggregates: Vec<_> =
-                separate.iter().map(|(it, from)| (it.aggregate.clone(), *from)).collect();
-            let begun = Instant::now();
-            found = view.unapplied_from(name, &types, self.after_id, &aggregates, limit).await?;
-            incomplete = self.moved_marks(&found, &separate, limit, begun.elapsed());
-            found.retain(|it| !incomplete.iter().any(|(sought, _)| sought.aggregate == it.event.aggregate));
-            together.extend(incomplete.iter().map(|(it, _)| it.aggregate.clone()));
-        }
-        if !together.is_empty() {
-            let begun = Instant::now();
-            let all = view.unapplied(name, &types, self.after_id, &together).await?;
-            self.moved_marks(&all, &incomplete, u32::MAX, begun.elapsed());
-            found.extend(all);
-        }
-        Ok(found)
-    }
-
-    /// Moves the marks of these aggregates after a search that began at the positions beside them. Returns those that have to be read
-    /// whole, because the search found too few events: only such that no other waits for, or not all that were delivered.
-    fn moved_marks<'s>(
-        &self,
-        found: &[Unapplied],
-        searched: &[(&'s Sought, i64)],
-        limit: u32,
-        elapsed: Duration,
-    ) -> Vec<(&'s Sought, i64)> {
-        let is_ordered = |event_type: &str| self.unordered.is_ordered(event_type);
-        let waits = self.bound.event_types().into_iter().any(is_ordered);
-        let is_awaited =
-            |it: &&Unapplied| is_ordered(&it.event.event_type) && it.event.status != OutboxStatus::Failed;
-        let by_aggregate: BTreeMap<_, _> = found
-            .chunk_by(|left, right| left.event.aggregate == right.event.aggregate)
-            .filter_map(|unapplied| Some((&unapplied.first()?.event.aggregate, unapplied)))
-            .collect();
-        let mut incomplete = Vec::new();
-        for (sought, from) in searched {
-            let unapplied = by_aggregate.get(&sought.aggregate).copied().unwrap_or_default();
-            let awaited = unapplied.iter().find(is_awaited);
-            let is_full = unapplied.len() >= limit as usize;
-            let ends_before = |last: &Unapplied| last.event.aggregate_seq < sought.highest;
-            if is_full && waits && (awaited.is_none() || unapplied.last().is_some_and(ends_before)) {
-                incomplete.push((*sought, i64::MIN));
-            } else if let Some(lowest) = awaited.or(unapplied.first()) {
-                self.marks().found(&sought.aggregate, *from, lowest.event.aggregate_seq, elapsed);
-            }
-        }
-        incomplete
-    }
-
-    fn marks(&self) -> MutexGuard<'_, GateMarks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs the handler on these events, in order and within the time limit, and records them as applied. Returns the

@@ -12,6 +12,7 @@ use super::bound::HandlerUnit;
 use super::event_processor::{DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ProcessError};
 use super::gate::{Verdict, plan};
 use super::gate_marks::Sought;
+use super::gate_search::by_aggregate;
 use super::identity::{ParsedDelivery, claimed_aggregate, claimed_position, matches_row};
 use crate::event_line::EventFields;
 use crate::handler::Applied;
@@ -331,9 +332,4 @@ impl GroupInput {
     fn deliveries(&self, row: &OutboxRow) -> usize {
         self.deliveries.get(&row.event_id).copied().unwrap_or(1)
     }
-}
-
-/// Splits a list that is sorted by aggregate.
-fn by_aggregate(unapplied: &[Unapplied]) -> impl Iterator<Item = &[Unapplied]> {
-    unapplied.chunk_by(|left, right| left.event.aggregate == right.event.aggregate)
 }
